@@ -26,7 +26,8 @@ type auditCmd struct {
 	Limit    int    `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"100"`
 }
 
-// Run shows the entries, newest first.
+// Run shows the entries, newest first. It needs the verb admin on --ns or, without --ns, on
+// everything. A failed change has two entries: the intent, and its failure, which names the intent.
 func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	since, err := cmdkit.TimeOrAgo("since", c.Since)
 	if err != nil {
@@ -59,6 +60,7 @@ func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// failureOfEntry returns "failed: CODE" for an entry about a failure; "" for others.
 func failureOfEntry(e *sluice.LedgerEntry) string {
 	if e.Outcome != sluice.ChangeFailed {
 		return ""
@@ -66,7 +68,8 @@ func failureOfEntry(e *sluice.LedgerEntry) string {
 	return "failed: " + string(e.Error)
 }
 
-// whatChanged describes the change of each field as "path: old → new", ordered by name.
+// whatChanged describes the change of each field as "path: old → new", ordered by name. A new
+// resource is "new", a deleted one "gone". Unchanged fields are not in an entry.
 func whatChanged(e *sluice.LedgerEntry) string {
 	switch {
 	case e.Outcome == sluice.ChangeFailed:
@@ -90,7 +93,8 @@ func union(a, b map[string]string) map[string]string {
 	return all
 }
 
-// fieldsOf returns the values in a JSON object by their dotted names.
+// fieldsOf returns the values in a JSON object by their dotted names. Lists are one value.
+// {"policy":{"window":8}} is the field "policy.window" with the value 8.
 func fieldsOf(object json.RawMessage) map[string]string {
 	fields := map[string]string{}
 	var walk func(name string, value json.RawMessage)

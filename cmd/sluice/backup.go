@@ -21,6 +21,8 @@ type storeFlags struct {
 	NATSPrefix string `name:"nats-prefix" help:"Prefix of all streams, buckets and subjects." placeholder:"PREFIX"`
 }
 
+// config returns the settings of the server, with the flags and --data above the environment and
+// the file, as serve has them. It returns a usage error if they are invalid.
 func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
 	cfg, err := config.Load(f.Config, s.Environ)
 	if err != nil {
@@ -33,7 +35,8 @@ func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
 	return cfg, nil
 }
 
-// options returns options that show the progress of a backup or restore, and the progress bar.
+// options returns options that show the progress of a backup or restore, and the progress bar. The
+// caller closes the bar.
 func (f storeFlags) options(s *terminal.Session, what string) (backup.Options, *terminal.Progress) {
 	bar := terminal.NewProgress(s, -1)
 	bar.What = what
@@ -43,6 +46,7 @@ func (f storeFlags) options(s *terminal.Session, what string) (backup.Options, *
 	}}, bar
 }
 
+// with returns options without a log: the result is printed instead.
 func (f storeFlags) with() bootstrap.Options {
 	return bootstrap.Options{Log: slog.New(slog.DiscardHandler), Version: terminal.Version()}
 }
@@ -61,7 +65,8 @@ data directory. Stop the server first: records, logs and positions must be consi
 A backup holds events in plain text and, with the keys, all secrets; only its owner can read it.`
 }
 
-// Run writes the backup.
+// Run writes the backup. It returns an error while a server serves the store, and if the directory
+// is not empty. An interrupted backup leaves an incomplete directory that restore refuses.
 func (c *backupCmd) Run(ctx context.Context, s *terminal.Session) error {
 	cfg, err := c.config(s)
 	if err != nil {
@@ -92,7 +97,9 @@ them: a new data directory (--data), or an external NATS (--nats). Then start th
 The streams get the prefix of that server (--nats-prefix), also if the backup has another one.`
 }
 
-// Run restores the backup.
+// Run restores the backup. It asks for no confirmation, because it overwrites nothing: a store with
+// data of Sluice under the same prefix is refused. All files are checked before the first is
+// restored.
 func (c *restoreCmd) Run(ctx context.Context, s *terminal.Session) error {
 	cfg, err := c.config(s)
 	if err != nil {

@@ -103,6 +103,8 @@ func groups() []kong.Group {
 }
 
 // newParser returns the parser of a command line. It calls exit after --help and --version.
+// Commands get the session and ctx as arguments of Run. Values come from the command line, else the
+// environment, else the context, else the default.
 func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int)) (*kong.Kong, error) {
 	parser, err := kong.New(
 		c, kong.Name("sluice"), kong.Description("Sluice delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."),
@@ -120,7 +122,9 @@ func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int))
 	return parser, nil
 }
 
-// run executes a command line and returns the exit status.
+// run executes a command line and returns the exit status. The statuses are those of package
+// terminal: 0, ExitFailure for a failed command, ExitUsage for an invalid command line, ExitPipe if
+// the reader of stdout has left. It is called once in a process.
 func run(ctx context.Context, args []string, s *terminal.Session) int {
 	var c cli
 	ended := -1 // the status of a command line that the parser answers: --help, --version
@@ -179,7 +183,8 @@ func refusal(err error) error {
 	return err
 }
 
-// decodeTime parses a flag that is a time.
+// decodeTime parses a flag that is a time. Ages are decoded by the commands that accept them, from
+// text flags.
 func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := c.Scan.PopValue("time")
 	if err != nil {
@@ -194,6 +199,7 @@ func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 }
 
 // decodeSpan parses a flag that is a time.Duration or a sluice.Duration, in Go's form or in days.
+// "7d" and "1h30m" are valid. Bounds and signs are checked by the commands.
 func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := c.Scan.PopValue("duration")
 	if err != nil {

@@ -94,7 +94,9 @@ complete -c sluice -f -a '(__sluice_complete)'
 // candidate is a word that can stand at the cursor.
 type candidate struct{ value, help string }
 
-// complete prints the candidates for the words of the hidden command, one per line.
+// complete prints the candidates for the words of the hidden command, one per line. A line is the
+// word, a tab and its help. An unknown command line has no candidates and is no error, so that a
+// shell prints nothing into the line. It makes no request to a server.
 func complete(s *terminal.Session, model *kong.Application, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -109,13 +111,15 @@ func complete(s *terminal.Session, model *kong.Application, words []string) erro
 }
 
 // cursor is the position at which a word is completed: a command, a flag's value or an argument.
+// Completion does not use the parser, because an unfinished command line is invalid.
 type cursor struct {
 	node  *kong.Node
 	flag  *kong.Flag // that needs a value
 	place int        // of an argument
 }
 
-// step moves the cursor past a word.
+// step moves the cursor past a word. A flag without "=" takes the next word as its value unless it
+// is boolean. Unknown flags are skipped.
 func (c *cursor) step(word string) {
 	switch {
 	case c.flag != nil:
@@ -195,6 +199,8 @@ func enumOf(value *kong.Value) (all []candidate) {
 	return all
 }
 
+// flagsOf returns the flags of a command and of its parents; the global flags are those of the
+// root.
 func flagsOf(node *kong.Node) (all []candidate) {
 	for ; node != nil; node = node.Parent {
 		for _, flag := range node.Flags {
@@ -267,7 +273,7 @@ func manPage(model *kong.Application) string {
 	return page.String()
 }
 
-// manCommand writes a command and those below it.
+// manCommand writes a command and those below it. Groups of commands have no section of their own.
 func manCommand(page *strings.Builder, command *kong.Node) {
 	if len(command.Children) > 0 {
 		for _, child := range command.Children {

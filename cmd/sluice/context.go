@@ -38,7 +38,9 @@ type contextAddCmd struct {
 	Use       bool   `help:"Use the context from now on."`
 }
 
-// Run writes the context.
+// Run writes the context. The file is readable by the user only. An existing context is not
+// overwritten. The server is not asked, so a wrong token is noticed by the first command that uses
+// it.
 func (c *contextAddCmd) Run(s *terminal.Session) error {
 	contexts, err := s.Contexts()
 	if err != nil {
@@ -72,6 +74,8 @@ func (c *contextAddCmd) Run(s *terminal.Session) error {
 	return cmdkit.Done(s, "Added context %s, which is in use.", c.Name)
 }
 
+// context returns the context with absolute paths, so that it works in every directory. A token
+// file stays a reference and is read by each command; a token from --token or stdin is stored.
 func (c *contextAddCmd) context(s *terminal.Session) (terminal.Context, error) {
 	added := terminal.Context{Server: s.Server, Token: s.Token, Namespace: c.NS, CA: s.CA, Cert: s.Cert, Key: s.Key}
 	switch c.TokenFile {
@@ -105,7 +109,8 @@ type contextUseCmd struct {
 	None bool   `help:"Use no context: commands use the server of the data directory again."`
 }
 
-// Run selects the context that commands use.
+// Run selects the context that commands use. Code NotFound for an unknown name; the one in use
+// stays then.
 func (c *contextUseCmd) Run(s *terminal.Session) error {
 	contexts, err := s.Contexts()
 	if err != nil {
@@ -157,7 +162,7 @@ func (v contextView) token() string {
 
 type contextLsCmd struct{}
 
-// Run lists the contexts.
+// Run lists the contexts. A * marks the one in use, in the table only; JSON has in_use.
 func (contextLsCmd) Run(s *terminal.Session) error {
 	contexts, err := s.Contexts()
 	if err != nil {
@@ -258,6 +263,7 @@ func (r contextResolver) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Fla
 	return value, nil
 }
 
+// Flags and environment variables win, except that --context wins over the environment.
 func (r contextResolver) resolve(ctx *kong.Context, flag *kong.Flag) (any, error) {
 	ours := flag.Group != nil && flag.Group.Key == common && flag.Name != "context" || slices.Contains(flag.Envs, "SLUICE_NS")
 	if !ours || !usesContext(ctx) {
@@ -322,7 +328,8 @@ func (r contextResolver) name(ctx *kong.Context) (name string, isFlag bool, err 
 	return name, false, err
 }
 
-// usesContext reports whether a command is about a server that a context can name.
+// usesContext reports whether a command is about a server that a context can name. Commands about
+// this machine or about no server do not read contexts, so a damaged one does not stop them.
 func usesContext(ctx *kong.Context) bool {
 	command := ctx.Selected()
 	for command != nil && command.Parent != nil && command.Parent.Parent != nil {

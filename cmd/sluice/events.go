@@ -45,6 +45,7 @@ type eventView struct {
 	DataBase64  []byte            `json:"data_base64,omitempty"` // if it is neither
 }
 
+// Exactly one of the data fields is set if the event has data.
 func viewOf(ev sluice.Event) eventView {
 	v := eventView{
 		Seq: ev.Seq, ID: ev.ID, Type: ev.Type, Path: ev.Path, Source: ev.Source, Time: ev.Time,
@@ -61,7 +62,8 @@ func viewOf(ev sluice.Event) eventView {
 	return v
 }
 
-// Run lists events.
+// Run lists events. Newest first, or with --oldest-first in log order. Damaged ranges are reported
+// on stderr, and are no error.
 func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := cmdkit.CheckSince(c.Since); err != nil {
 		return err
@@ -107,7 +109,7 @@ type eventsGetCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run shows the event.
+// Run shows the event. Code NotFound for an event that is unknown, or that the caller may not see.
 func (c *eventsGetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -23,6 +23,8 @@ type filterFlags struct {
 	CEL      string   `name:"cel" help:"Filter by a CEL expression over event." placeholder:"EXPR"`
 }
 
+// Different names are conditions that all must hold; values of one name are alternatives. The
+// server checks the CEL expression.
 func (f *filterFlags) filter() (sluice.Filter, error) {
 	wanted := sluice.Filter{Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, CEL: f.CEL}
 	for _, label := range f.Labels {
@@ -112,6 +114,8 @@ func (c *feedCmd) follow(ctx context.Context, s *terminal.Session, api *client.C
 	return nil
 }
 
+// Ages are relative to now. It returns a usage error for a pattern or flags that the server would
+// refuse or ignore.
 func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	f, err := c.filter()
 	q := client.FeedQuery{
@@ -148,7 +152,8 @@ type feedView struct {
 	Resume    string `json:"resume"` // for --since, to resume
 }
 
-// feedPrinter prints a feed's messages, one per line.
+// feedPrinter prints a feed's messages, one per line. It is used by one goroutine. away is true
+// from a lost connection until the feed is open again.
 type feedPrinter struct {
 	*terminal.Session
 
@@ -158,6 +163,7 @@ type feedPrinter struct {
 	away  bool
 }
 
+// An error of writing ends the feed.
 func (p *feedPrinter) print(item client.FeedItem) error {
 	if p.IsJSON() {
 		return p.line(item)

@@ -37,7 +37,7 @@ func (versionFlag) BeforeReset(k *kong.Kong, s *terminal.Session) error {
 	return err
 }
 
-// addAliases adds other common names of verbs.
+// addAliases adds other common names of verbs. An alias that is the name of a sibling is not added.
 func addAliases(k *kong.Kong) error {
 	names := map[string][]string{"ls": {"list"}, "rm": {"delete", "remove"}, "show": {"get"}, "get": {"show"}, "create": {"add", "new"}, "add": {"create", "new"}, "edit": {"update"}}
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
@@ -107,7 +107,8 @@ func commandNotes(command *kong.Node) string {
 	return text + "\nsluice --help lists the global flags.\n"
 }
 
-// hideCommon hides the group of a command and the global flags.
+// hideCommon hides the group of a command and the global flags. It changes the model, which is not
+// used after the help.
 func hideCommon(root, command *kong.Node) {
 	for ; command != nil; command = command.Parent {
 		command.Group = nil

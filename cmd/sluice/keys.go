@@ -19,7 +19,8 @@ type keysCmd struct {
 
 type keysLsCmd struct{}
 
-// Run lists the keys.
+// Run lists the keys. Newest first within each use. RETIRES is empty for a key that signs without
+// an end.
 func (keysLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -45,7 +46,8 @@ type keysRotateCmd struct {
 	Overlap time.Duration `help:"Time during which the old key stays listed, and that for webhooks also signs; 0s: all other keys are deleted." default:"24h"`
 }
 
-// Run creates the new key.
+// Run creates the new key. Repeating it creates another key. An overlap of 0s for webhooks asks, or
+// requires --yes.
 func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
 		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
@@ -88,7 +90,8 @@ type secretsCmd struct {
 
 type secretsStatusCmd struct{}
 
-// Run shows the keys.
+// Run shows the keys. A key can be removed from the file when no record depends on it, on no
+// server. "missing" means that the server that answered cannot open the records of the key.
 func (secretsStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -130,7 +133,8 @@ The new key takes effect at the server's next start, which reseals all records w
 sluice secrets status shows no record with the old key, its line can be removed from the file.`)
 }
 
-// Run changes the file.
+// Run changes the file. It works without a server, on the key file of this machine, which is
+// replaced atomically. All servers of one NATS need the same file.
 func (c *secretsRotateCmd) Run(s *terminal.Session) error {
 	cfg, err := config.Load(c.Config, s.Environ)
 	if err != nil {

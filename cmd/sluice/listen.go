@@ -43,7 +43,10 @@ type listenCmd struct {
 	Retries  int               `help:"Number of retries, one second apart." default:"0"`
 }
 
-// Run forwards events until the context ends.
+// Run forwards events until the context ends. Nothing is stored at the server: events are read from
+// a feed, and failed attempts are not retried beyond --retries and leave no dead letters. Events
+// that come while it does not run are missed, unless --since or --last begins before them. An
+// interrupt ends it with exit status 0, after the attempts in flight.
 func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.target(); err != nil {
 		return err
@@ -90,6 +93,8 @@ func (c *listenCmd) target() error {
 	return nil
 }
 
+// check returns a usage error for an address that is not on this machine, because loopback is the
+// only network that the sender may use here (C20).
 func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	if err := sender.Check(ctx, sluice.Endpoint{URL: c.Forward, Headers: c.Header}); err != nil {
 		return terminal.Usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook", c.Forward, err)
@@ -195,6 +200,9 @@ func (l *listener) run(ctx context.Context) error {
 	return cmp.Or(l.failed, err)
 }
 
+// It ends with nil when ctx ends. Before the first connection every error is final; afterwards an
+// unavailable server is searched with doubling pauses, and the address is read anew each time
+// because a restarted server may have another port.
 func (l *listener) fetch(ctx context.Context) error {
 	pause := awayShortest
 	for ctx.Err() == nil {
@@ -224,6 +232,7 @@ func (l *listener) fetch(ctx context.Context) error {
 	return nil
 }
 
+// wait pauses, or returns early when ctx ends.
 func wait(ctx context.Context, pause time.Duration) {
 	select {
 	case <-time.After(pause):
@@ -232,7 +241,8 @@ func wait(ctx context.Context, pause time.Duration) {
 }
 
 // skip reports whether the next position is known after events were lost before they could be
-// fetched.
+// fetched. WindowExceeded names the oldest stored sequence in its details, from which the feed can
+// go on.
 func (l *listener) skip(err error) bool {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
@@ -269,6 +279,7 @@ func (l *listener) attempt(ctx context.Context, ev *sluice.Event, number int) (s
 	return a.Outcome, l.report(ev, a)
 }
 
+// report prints an attempt as a line: time, type, path, ID, status or error, and duration.
 func (l *listener) report(ev *sluice.Event, a sluice.Attempt) error {
 	if l.session.IsJSON() {
 		return l.print(func() error { return l.session.PrintLine(a) })
@@ -305,7 +316,8 @@ func (l *listener) bodies(ev *sluice.Event, a sluice.Attempt) error {
 	return l.session.Say("  → %s", bodyText([]byte(a.Response)))
 }
 
-// print prints a line of JSON or text, unless printing an earlier line failed.
+// print prints a line of JSON or text, unless printing an earlier line failed. It may be called by
+// several goroutines. The first failure ends the command.
 func (l *listener) print(line func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

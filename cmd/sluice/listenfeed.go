@@ -11,7 +11,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// follow forwards a feed's events until the feed breaks off, and returns the reason.
+// follow forwards a feed's events until the feed breaks off, and returns the reason. resume moves
+// when an event is in the lanes, not when it is forwarded: a reconnection repeats none, and after
+// an interrupt waiting events are dropped.
 func (l *listener) follow(ctx context.Context, api *client.Client) error {
 	q := client.FeedQuery{Pattern: l.sub.Pattern, Types: l.sub.Filter.Types, Since: l.resume, Projection: sluice.ProjectionFull}
 	for item, err := range api.Feed(ctx, l.cmd.NS, q) {
@@ -40,7 +42,7 @@ func (l *listener) follow(ctx context.Context, api *client.Client) error {
 }
 
 // fill forwards the events before a sequence that a feed skipped because the command read too
-// slowly.
+// slowly. It pages through the log, and waits for room like the feed.
 func (l *listener) fill(ctx context.Context, api *client.Client, before uint64) error {
 	q := client.EventsQuery{
 		Pattern: l.sub.Pattern, Types: l.sub.Filter.Types, Since: l.resume, Until: strconv.FormatUint(before-1, 10), Limit: listenAhead,
@@ -64,6 +66,8 @@ func (l *listener) fill(ctx context.Context, api *client.Client, before uint64) 
 }
 
 // lanes forwards events: those of one path in order, and those of several paths concurrently.
+// Memory is bounded by listenAhead events in all lanes. A path has a goroutine while it has events;
+// at most listenAtOnce of them forward at the same time, the others wait for their turn.
 type lanes struct {
 	deliver func(*sluice.Event)
 	room    chan struct{} // has an element for each event that waits or is forwarded
@@ -98,7 +102,8 @@ func (l *lanes) add(ctx context.Context, ev *sluice.Event) error {
 	return nil
 }
 
-// serve forwards the events of a path until none waits.
+// serve forwards the events of a path until none waits. The lane is removed under the same lock
+// under which add looks for it, so no event is left without a worker.
 func (l *lanes) serve(path sluice.Path) {
 	l.free <- struct{}{}
 	defer func() { <-l.free }()

@@ -31,7 +31,8 @@ type natsContext struct {
 	Domain      string `json:"jetstream_domain,omitempty"`
 }
 
-// Run writes the context.
+// Run writes the context. It writes $XDG_CONFIG_HOME/nats/context/NAME.json, which refers to the
+// login file of the data directory and contains no secret. It overwrites contexts of its own only.
 func (c *natsContextCmd) Run(s *terminal.Session) error {
 	if err := terminal.CheckContextName(c.Name); err != nil {
 		return err
@@ -55,7 +56,8 @@ func (c *natsContextCmd) Run(s *terminal.Session) error {
 }
 
 // natsContextOf returns a context for the NATS of the server on this machine, with the login if
-// NATS is embedded, and the prefix of the server's names.
+// NATS is embedded, and the prefix of the server's names. It returns an error if no server runs on
+// the data directory, or if its NATS has no listener.
 func natsContextOf(s *terminal.Session) (made natsContext, prefix string, err error) {
 	dir, err := s.DataDir()
 	if err != nil {

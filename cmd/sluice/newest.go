@@ -17,7 +17,9 @@ import (
 const newestLeast = 1000
 
 // newest finds the newest events of a namespace that are in a range and match a query. It reads the
-// log from its end in parts of increasing size, because the server lists events oldest first.
+// log from its end in parts of increasing size, because the server lists events oldest first. The
+// first part has max(2n, 1,000) sequences, each further one twice as many as the one before. The
+// cost is the sequences of these parts, so a rare match reads more.
 type newest struct {
 	api   *client.Client
 	ns    string
@@ -62,7 +64,8 @@ func (w *newest) events(ctx context.Context, n int) ([]sluice.Event, error) {
 	return found, nil
 }
 
-// first returns the sequence after which the range begins.
+// first returns the sequence after which the range begins. If nothing follows the position, the
+// range is empty.
 func (w *newest) first(ctx context.Context) (uint64, error) {
 	if w.query.Since == "" || w.query.Since == "-1" {
 		return 0, nil
@@ -111,7 +114,8 @@ func (w *newest) last(ctx context.Context) (uint64, error) {
 	return page.Items[0].Seq - 1, nil
 }
 
-// end returns the last sequence of the log.
+// end returns the last sequence of the log. It costs a connection of a feed, which is closed at
+// once; no event is read.
 func (w *newest) end(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,7 +133,8 @@ func (w *newest) end(ctx context.Context) (uint64, error) {
 }
 
 // between returns the events after one sequence and up to another, oldest first, and the sequence
-// after which it began, which is later if the log begins later.
+// after which it began, which is later if the log begins later. The error for a range before the
+// oldest stored event moves the begin to that event, if the user gave no --since.
 func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Event, start uint64, err error) {
 	q := w.query
 	q.Since, q.Until, q.Limit = strconv.FormatUint(from, 10), strconv.FormatUint(to, 10), newestLeast

@@ -18,7 +18,8 @@ type producersCmd struct {
 
 type producersLsCmd struct{}
 
-// Run lists the marks.
+// Run lists the marks. The most recent mark is first. A marked producer's events with a cause are
+// refused (S4-82).
 func (producersLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	c, err := s.Client()
 	if err != nil {
@@ -58,7 +59,8 @@ type producersClearCmd struct {
 	Producer string `arg:"" help:"Producer name as listed."`
 }
 
-// Run removes the mark.
+// Run removes the mark. Codes NotFound if there is no mark; Conflict if another loop was found
+// meanwhile. It does not ask: the mark returns with the next loop.
 func (c *producersClearCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -25,7 +25,8 @@ type pubCmd struct {
 	Batch int    `help:"Batch size with --from, 1 to 1000; each batch is stored atomically." default:"100"`
 }
 
-// pubReport is the outcome of publishing.
+// pubReport is the outcome of publishing. Published includes duplicates. Seconds is the time from
+// the first request to the last response.
 type pubReport struct {
 	Published  int            `json:"published"`
 	Duplicates int            `json:"duplicates"`
@@ -53,6 +54,7 @@ func (c *pubCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.one(ctx, s, api)
 }
 
+// check returns a usage error for flags that exclude each other.
 func (c *pubCmd) check() error {
 	switch {
 	case c.From == "" && c.Path == "":
@@ -71,6 +73,8 @@ func (c *pubCmd) check() error {
 	return cmdkit.CheckData(c.Data)
 }
 
+// A duplicate is a success: exit status 0, with the sequence of the first one. Without --id, an
+// invocation is a new event.
 func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	ev, err := cmdkit.EventOf(s, c.Path, c.Data)
 	if err != nil {
@@ -96,6 +100,9 @@ func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Clien
 	})
 }
 
+// Batches are stored in the order of the file, one request at a time, each as a whole or not at
+// all. After an error the number of published events is in the message. Lines with IDs make a
+// repetition of the whole file safe within the dedup window.
 func (c *pubCmd) many(ctx context.Context, s *terminal.Session, api *client.Client) (err error) {
 	lines, err := terminal.OpenEvents(c.From, s.Stdin)
 	if err != nil {

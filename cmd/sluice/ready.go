@@ -24,7 +24,9 @@ func (*readyCmd) Help() string {
 	return "Exits with status 0 if the server is ready, and 1 if it is not: as GET /readyz, without a token. It is the health check of a container without curl."
 }
 
-// Run checks once, or until the server is ready or the time has passed.
+// Run checks once, or until the server is ready or the time has passed. --wait 0 checks once. The
+// last error is printed when the time has passed; a check in progress may exceed it by
+// readyTimeout.
 func (c *readyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	before := time.Now()
 	for {
@@ -43,6 +45,7 @@ func (c *readyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 }
 
+// The address is read for each check, because a starting server writes it late.
 func (c *readyCmd) check(ctx context.Context, s *terminal.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

@@ -78,7 +78,8 @@ func (c *receiveCmd) check() error {
 	return nil
 }
 
-// receiving is a running receiver.
+// receiving is a running receiver. seen counts the requests of each event by its ID, and is cleared
+// beyond receiveMost: --fail begins anew for known events then.
 type receiving struct {
 	cmd      *receiveCmd
 	session  *terminal.Session
@@ -92,7 +93,8 @@ type receiving struct {
 	failed error // why nothing can be printed
 }
 
-// serve prints the address and answers requests until the context ends.
+// serve prints the address and answers requests until the context ends. Requests in flight get
+// terminal.Grace to end. The listener is closed in any case.
 func (r *receiving) serve(ctx context.Context, listener net.Listener) error {
 	ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
@@ -140,7 +142,9 @@ type receivedRequest struct {
 	Status   int               `json:"status"`
 }
 
-// take answers a request and prints it.
+// take answers a request and prints it. A handshake is accepted and printed. A body above
+// maxRequest bytes is refused with 413 and not printed. Requests are served concurrently, and
+// printed when they end.
 func (r *receiving) take(w http.ResponseWriter, req *http.Request) {
 	if webhook.AnswerHandshake(w, req, nil, 0) {
 		r.print(receivedRequest{Time: time.Now(), Method: req.Method, URL: req.URL.String(), Status: http.StatusOK}, nil)
@@ -223,6 +227,7 @@ func (r *receiving) print(one receivedRequest, body []byte) {
 	}
 }
 
+// text prints a request as a line, and its headers and body on the lines below.
 func (r *receiving) text(one receivedRequest, body []byte) error {
 	line := []string{one.Time.Local().Format(time.TimeOnly), one.Method, one.URL}
 	for _, word := range []string{one.Type, one.Path, one.Event} {

@@ -28,7 +28,9 @@ type serveCmd struct {
 	LogLevel   string `name:"log-level" help:"Log level: debug, info, warn or error." placeholder:"info"`
 }
 
-// Run runs the server until the context ends.
+// Run runs the server until the context ends. Invalid settings are a usage error, before anything
+// is opened. The log is on stderr; stdout stays empty. An interrupt ends it with exit status 0,
+// unless work was left unfinished.
 func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	cfg, err := config.Load(c.Config, s.Environ)
 	if err != nil {
@@ -76,7 +78,8 @@ func (c *serveCmd) apply(cfg *config.Config, data string) {
 	cfg.Dev = cfg.Dev || c.Dev
 }
 
-// newLog returns a server's log, and a function that writes its buffered lines.
+// newLog returns a server's log, and a function that writes its buffered lines. Its lines pass
+// through summing. flush must be called when the server has ended.
 func newLog(w io.Writer, cfg config.Log) (log *slog.Logger, flush func(), err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {

@@ -14,7 +14,8 @@ type settingsCmd struct {
 	Changed bool `help:"Only settings that differ from their defaults."`
 }
 
-// Run lists the settings of the server that answers.
+// Run lists the settings of the server that answers. Secrets are left out by the server. Replicas
+// may differ; the list is that of one.
 func (c *settingsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -44,7 +44,8 @@ func (k *keyFlags) given() bool {
 	return len(k.Secret)+len(k.SecretFile)+len(k.PublicKey) > 0 || k.JWKS != ""
 }
 
-// receiver returns a Receiver that verifies requests with the keys.
+// receiver returns a Receiver that verifies requests with the keys. Keys are not checked against
+// the scheme; a missing one makes every verification fail.
 func (k *keyFlags) receiver() (*webhook.Receiver, error) {
 	r := &webhook.Receiver{Scheme: webhook.Scheme(k.Scheme), Secrets: k.Secret, Header: k.SignedIn, MaxBytes: maxRequest}
 	for _, file := range k.SecretFile {
@@ -74,7 +75,8 @@ func (k *keyFlags) receiver() (*webhook.Receiver, error) {
 }
 
 // schemeOf returns the scheme of a signed request: the scheme that the user chose, or the one that
-// the headers show.
+// the headers show. Without a choice the headers decide, in this order: rfc9421, header, t-sha256,
+// ed25519, standard.
 func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
 	signature := header.Get(webhook.HeaderSignature)
 	if r.Scheme == "" && signature == "" && len(r.Keys) > 0 && header.Get(webhook.HeaderMessageInput) != "" {
@@ -93,7 +95,8 @@ func schemeOf(r *webhook.Receiver, header http.Header) webhook.Scheme {
 	return webhook.Standard
 }
 
-// verifyRequest verifies the signature of a request, and returns its scheme.
+// verifyRequest verifies the signature of a request, and returns its scheme. r is not changed, and
+// may be used by several goroutines.
 func verifyRequest(r *webhook.Receiver, req *http.Request, body []byte) (webhook.Scheme, error) {
 	one := *r
 	one.Scheme = schemeOf(r, req.Header)
@@ -117,7 +120,8 @@ func (*verifyCmd) Help() string {
 	return "The command says whether the signature of a request is valid, and ends with status 1 if it is not. No server is asked."
 }
 
-// Run verifies the request.
+// Run verifies the request. The remedy in the error comes from trying small changes: another age,
+// and a line break more or less.
 func (c *verifyCmd) Run(s *terminal.Session) error {
 	if !c.given() {
 		return terminal.Usagef("a key is required: --secret, --secret-file, --jwks or --public-key")
@@ -166,7 +170,8 @@ func remedy(r webhook.Receiver, scheme webhook.Scheme, req *http.Request, body [
 	return "; compare the secret (all of it, with whsec_) and the body (the bytes as they came, not parsed and written again)"
 }
 
-// requestOf reads a request. With header lines, the file is the body.
+// requestOf reads a request. With header lines, the file is the body. It reads at most maxRequest
+// bytes. The method is POST.
 func requestOf(s *terminal.Session, file string, lines []string) (*http.Request, []byte, error) {
 	in := s.Stdin
 	if file != "" && file != "-" {
@@ -250,7 +255,8 @@ func (*signCmd) Help() string {
 	return "The command prints the headers that sign a body, for tests of a receiver. No server is asked."
 }
 
-// Run prints the headers, or the request.
+// Run prints the headers, or the request. The same body, ID and time give the same signature for
+// every scheme.
 func (c *signCmd) Run(s *terminal.Session) error {
 	_, body, err := requestOf(s, c.File, []string{"x: "})
 	if err != nil {
@@ -285,7 +291,8 @@ func (c *signCmd) Run(s *terminal.Session) error {
 	return s.PrintText(text.Bytes(), nil)
 }
 
-// headers returns the names and values of the headers that sign the body.
+// headers returns the names and values of the headers that sign the body. Their order is that of
+// the printed request.
 func (c *signCmd) headers(body []byte) ([][2]string, error) {
 	head := [][2]string{{"webhook-id", c.ID}, {"webhook-timestamp", strconv.FormatInt(c.At.Unix(), 10)}}
 	switch webhook.Scheme(c.Scheme) {

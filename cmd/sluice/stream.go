@@ -124,7 +124,8 @@ func (a *streamArg) view(info client.StreamInfo) streamView {
 	return v
 }
 
-// Run creates the stream.
+// Run creates the stream. An identical stream is confirmed with exit status 0. Code Conflict if a
+// different one exists; NotFound if the source of a fork is missing.
 func (c *streamCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
@@ -159,7 +160,9 @@ type streamAppendCmd struct {
 	Number      int64  `help:"Sequence number of the append within the epoch, from 0." default:"0" placeholder:"N"`
 }
 
-// Run appends the data.
+// Run appends the data. Without --producer a lost response is not retried, because the append may
+// have been stored. Codes Conflict if the stream is closed or has another content type, or an
+// earlier append of the producer is missing; Forbidden for an old epoch.
 func (c *streamAppendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
@@ -219,7 +222,9 @@ type streamReadCmd struct {
 	Follow bool   `short:"f" help:"Follow new content until the stream is closed."`
 }
 
-// Run prints the stream.
+// Run prints the stream. Without --follow it ends at the end of the stream at that time. Messages
+// are one a line; bytes are written unchanged, without line breaks between pages, so that a
+// redirected file has the content.
 func (c *streamReadCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
@@ -243,7 +248,7 @@ func (c *streamReadCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// toTheEnd yields the pages up to the current end of the stream.
+// toTheEnd yields the pages up to the current end of the stream. It ends after an error.
 func (c *streamReadCmd) toTheEnd(ctx context.Context, api *client.Client) iter.Seq2[client.StreamPage, error] {
 	return func(yield func(client.StreamPage, error) bool) {
 		page := client.StreamPage{Next: c.Offset}
@@ -277,6 +282,7 @@ func printPage(s *terminal.Session, page client.StreamPage) error {
 	return s.PrintText(out, err)
 }
 
+// written returns a page for programs as one line of JSON, and for people as its content.
 func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
 	var messages []json.RawMessage
 	if page.IsJSON() {
@@ -338,7 +344,8 @@ func (c *streamInfoCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 type streamCloseCmd struct{ streamArg }
 
-// Run closes the stream.
+// Run closes the stream. It is permanent and does not ask, because no content is lost. Closing a
+// closed stream succeeds.
 func (c *streamCloseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
@@ -367,7 +374,8 @@ func texts(paths []sluice.Path) []string {
 	return all
 }
 
-// Run deletes the streams.
+// Run deletes the streams. It asks once for all, or requires --yes. Code NotFound for a missing
+// stream ends it; earlier ones stay deleted.
 func (c *streamRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.Confirm(s, terminal.Question("Delete %s permanently? Readers lose access; the events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
 		return err

@@ -108,6 +108,8 @@ func (s *sums) holds(message, about string) bool {
 }
 
 // end ends a period, if it has not ended, and writes the number of warnings that were not written.
+// Records of the period are added under the lock only while the sum is in the map, so it is read
+// without the lock afterwards.
 func (s *sums) end(message string, is *sum) {
 	s.mu.Lock()
 	over := s.of[message] != is

@@ -30,7 +30,9 @@ func (*tailCmd) Help() string {
   sluice tail -o jsonl | jq .status`
 }
 
-// Run prints attempts until it is interrupted.
+// Run prints attempts until it is interrupted. The first request returns the present place and no
+// attempts, so nothing of the past is shown. Later ones are long polls of tailWait. An error ends
+// it, an interrupt with exit status 0.
 func (c *tailCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -63,6 +65,7 @@ func (c *tailCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil //nolint:nilerr // it was interrupted
 }
 
+// print prints an attempt as a line, unless --failed excludes it.
 func (c *tailCmd) print(s *terminal.Session, paint terminal.Painter, a *sluice.Attempt) error {
 	switch {
 	case c.Failed && a.Outcome == sluice.Delivered:
@@ -82,6 +85,8 @@ func resultOf(a *sluice.Attempt) string {
 	return cmp.Or(a.Error, string(a.Outcome))
 }
 
+// colourOf returns green for a delivered attempt, red for one that ends or holds a lane or the
+// subscription, and yellow for one that is followed by another.
 func colourOf(a *sluice.Attempt) string {
 	switch {
 	case a.Outcome == sluice.Delivered:

@@ -26,7 +26,8 @@ type topicsView struct {
 
 const topicsPage = 1000 // the maximum of the server
 
-// Run lists the paths.
+// Run lists the paths. --limit applies to the paths of the namespace and to those of the mirrors
+// separately. Paths are in the order of their last event, those of mirrors by mirror and name.
 func (c *topicsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

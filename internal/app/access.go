@@ -21,7 +21,8 @@ type access struct {
 	grants    grants.Replica
 }
 
-// openAccess constructs the components that decide and change rights.
+// openAccess constructs the components that decide and change rights. Nothing is permitted yet: the
+// index answers Unavailable until its followers have read all records.
 func (s *server) openAccess(ctx context.Context) error {
 	id, err := datadir.ReplicaID(s.cfg.Data)
 	if err != nil {

@@ -56,6 +56,7 @@ func (s *server) stands() map[string]problem.Standing {
 }
 
 // situations returns a function that returns the current situation of a subscription from its ID.
+// The function returns false for a subscription that does not exist.
 func (s *server) situations(ctx context.Context) (func(id string) (problem.Situation, bool), error) {
 	facts, err := s.health.Facts(ctx)
 	if err != nil {

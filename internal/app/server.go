@@ -61,7 +61,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// server holds the components of a server. open constructs them, close stops them in reverse.
+// server holds the components of a server. open constructs them, close stops them in reverse. open
+// sets the fields in its order; after a failed open, the later ones are nil, which close accepts.
 type server struct {
 	*bootstrap.Base
 	storage

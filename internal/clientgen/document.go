@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is the part of an OpenAPI document from which clients are generated.
+// document is the part of an OpenAPI document from which clients are generated. References go to
+// the components of the same document only. Members that clients do not need are ignored.
 type document struct {
 	Paths      map[string]map[string]json.RawMessage `json:"paths"`
 	Components struct {
@@ -38,7 +39,7 @@ type parameter struct {
 	Schema   *schema `json:"schema"`
 }
 
-// content is a request body or a response.
+// content is a request body or a response. Content is by media type.
 type content struct {
 	Ref      string `json:"$ref"`
 	Required bool   `json:"required"`
@@ -47,6 +48,8 @@ type content struct {
 	} `json:"content"`
 }
 
+// A schema has a reference, or the other members. Bounds and formats are ignored: the server checks
+// them.
 type schema struct {
 	Ref         string             `json:"$ref"`
 	Type        any                `json:"type"` // a name, or several
@@ -62,6 +65,8 @@ type schema struct {
 	AllOf       []*schema          `json:"allOf"`
 }
 
+// parse reads the document in YAML or JSON. It returns an error for a reference to a schema that
+// does not exist, so that named schemas can be looked up without a check.
 func parse(text []byte) (*document, error) {
 	var d document
 	if err := yaml.Unmarshal(text, &d); err != nil {
@@ -80,6 +85,7 @@ var reference = regexp.MustCompile(`#/components/schemas/(\w+)`)
 // named returns the last element of a reference.
 func named(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
+// resolve returns the component that ref names; it itself if ref is "".
 func resolve[T any](ref string, it T, all map[string]T) T {
 	if ref == "" {
 		return it
@@ -88,7 +94,7 @@ func resolve[T any](ref string, it T, all map[string]T) T {
 }
 
 // flat returns a schema with its references and the parts of allOf merged into it. The schema's own
-// description takes precedence.
+// description takes precedence. It does not change s. A cycle of allOf is not supported.
 func (d *document) flat(s *schema) *schema {
 	if s.Ref != "" {
 		return d.flat(d.Components.Schemas[named(s.Ref)])

@@ -14,7 +14,9 @@ type expr struct{ ts, py string }
 
 func unknown() expr { return expr{"unknown", "Any"} }
 
-// typ is a named type: an object with fields, or another name for an expression.
+// typ is a named type: an object with fields, or another name for an expression. alias is nil for
+// an object with fields. from is the schema that defines it, which tells two types of the same name
+// apart. The fields are ordered by name.
 type typ struct {
 	name   string
 	doc    string
@@ -31,13 +33,17 @@ type field struct {
 	required bool
 }
 
-// model holds the types and operations from which both clients are generated.
+// model holds the types and operations from which both clients are generated. types are by name. It
+// is built by newModel and not changed afterwards; the writers of the two languages only read it,
+// so their output has the same order.
 type model struct {
 	doc   *document
 	types map[string]*typ
 	ops   []op
 }
 
+// The order of all parts is that of names, so the same document gives the same files. ErrorCode is
+// added although no operation refers to it.
 func newModel(text []byte) (*model, error) {
 	doc, err := parse(text)
 	if err != nil {
@@ -69,7 +75,8 @@ func (m *model) ref(name string) (expr, error) {
 	return m.define(name, s)
 }
 
-// define adds a named type, unless the model has it.
+// define adds a named type, unless the model has it. Two different schemas of one name are an
+// error, because one would silently replace the other.
 func (m *model) define(name string, s *schema) (expr, error) {
 	if there := m.types[name]; there != nil {
 		if there.from != s {
@@ -149,6 +156,8 @@ func (m *model) plain(name string, s *schema) (expr, error) {
 	}
 }
 
+// simple returns the type for one name of a type. A format is ignored; an integer of 64 bits is a
+// number in TypeScript.
 func (m *model) simple(name, of string, s *schema) (expr, error) {
 	switch of {
 	case "string":
@@ -176,6 +185,7 @@ func (m *model) simple(name, of string, s *schema) (expr, error) {
 	}
 }
 
+// array returns the type of a list; a union is put into parentheses in TypeScript.
 func array(item expr) expr {
 	if strings.ContainsAny(item.ts, " |") {
 		item.ts = "(" + item.ts + ")"
@@ -218,6 +228,7 @@ func join(all []expr) expr {
 	return expr{strings.Join(ts, " | "), strings.Join(py, " | ")}
 }
 
+// literals returns the union of constants; null, true and false differ in Python.
 func literals(values []any) (expr, error) {
 	var ts, py []string
 	for _, v := range values {

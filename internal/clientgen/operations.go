@@ -18,7 +18,8 @@ const (
 	frames             // server-sent events
 )
 
-// op is an operation of the clients.
+// op is an operation of the clients. method is in capitals, path is the template of the document:
+// /v1/subscriptions/{id}.
 type op struct {
 	id, method, path, summary string
 
@@ -49,6 +50,8 @@ func Argument(name string) string { return snake(name) }
 // PythonName returns the name of an operation or an argument in Python.
 func PythonName(name string) string { return pyReserved(snake(name)) }
 
+// addPath adds the operations of a path, in the order of their methods. Parameters of the path
+// belong to each of them.
 func (m *model) addPath(path string, item map[string]json.RawMessage) error {
 	var shared []parameter
 	if text := item["parameters"]; text != nil {
@@ -77,6 +80,8 @@ func (m *model) addPath(path string, item map[string]json.RawMessage) error {
 	return nil
 }
 
+// Every POST below /v1/ has the optional argument idempotency_key, which the document does not
+// list.
 func (m *model) op(method, path string, o *operation) (op, error) {
 	one := op{id: o.ID, method: method, path: path, summary: sentence(o.Summary)}
 	for _, p := range o.Parameters {
@@ -193,6 +198,7 @@ func (m *model) response(name string, r content) (kind, expr, error) {
 	return parsed, expr{"void", "None"}, nil
 }
 
+// NDJSON is a series of values, which clients get as bytes.
 func isJSON(media string) bool {
 	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "json") && media != "application/x-ndjson"
 }

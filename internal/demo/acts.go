@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// play runs the acts.
+// play runs the acts. It stops at the first act that does not hold; each act needs the state that
+// the one before it left.
 func (d *demo) play(ctx context.Context) error {
 	for _, act := range []func(context.Context) error{d.trouble, d.crash, d.question} {
 		if err := act(ctx); err != nil {
@@ -168,7 +169,8 @@ func (d *demo) question(ctx context.Context) error {
 	return d.explain(ctx, head, "delivered")
 }
 
-// explain prints the command deliveries with its output, as soon as the output names a state.
+// explain prints the command deliveries with its output, as soon as the output names a state. It
+// asks again until then, for the time limit of the demo at most.
 func (d *demo) explain(ctx context.Context, id, state string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, d.cmd.Timeout, fmt.Errorf("event %s is not %s within %s", id, state, d.cmd.Timeout))
 	defer cancel()
@@ -193,7 +195,8 @@ func (d *demo) explain(ctx context.Context, id, state string) error {
 }
 
 // publish publishes the events at a constant rate. It repeats a request without a response at the
-// next server, with the same ID.
+// next server, with the same ID. An event is recorded before its request and acknowledged after the
+// response, so a request that the kill interrupted counts as neither lost nor stored.
 func (d *demo) publish(ctx context.Context, events []sluice.Event, over time.Duration) error {
 	tick := time.NewTicker(max(over/time.Duration(len(events)), time.Microsecond))
 	defer tick.Stop()
@@ -212,6 +215,8 @@ func (d *demo) publish(ctx context.Context, events []sluice.Event, over time.Dur
 	return nil
 }
 
+// publishOne repeats an event while the server is unavailable. The same ID makes the repetition
+// safe: a stored event is recognized as a duplicate.
 func (d *demo) publishOne(ctx context.Context, ev sluice.Event) error {
 	var failed *client.Client
 	for {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// freeBytes returns the free bytes of a directory's file system.
+// freeBytes returns the free bytes of a directory's file system. They are those that users without
+// privileges can use.
 func freeBytes(dir string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {

@@ -29,21 +29,26 @@ const (
 	fewBytes   = 1 << 30
 )
 
-// Cmd checks a server on this machine and everything that it needs.
+// Cmd checks a server on this machine and everything that it needs. It changes nothing except with
+// --forget, and a probe file in the data directory that it removes.
 type Cmd struct {
 	Config string `help:"Configuration file to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	Deep   bool   `help:"Make the server read everything that is stored, and report unreadable data."`
 	Forget bool   `help:"Acknowledge the damage that was found."`
 }
 
-// finding is the result of one check.
+// finding is the result of one check. fail makes the exit status 1; warn and skip do not.
 type finding struct {
 	Check  string `json:"check"`
 	Result string `json:"result"` // ok, warn, fail, skip
 	Detail string `json:"detail"`
 }
 
-// examination is one run: later checks build on the results of earlier ones.
+// examination is one run: later checks build on the results of earlier ones. It is used by one
+// goroutine. A check whose condition an earlier one did not establish notes skip. The order is:
+//
+//	config ─► data, disk, token, secrets ─► addresses ─► server ─┬─► storage, stored: also if not ready
+//	                                                             └─► access, grants, types, …
 type examination struct {
 	session   *terminal.Session
 	data      string
@@ -54,7 +59,9 @@ type examination struct {
 	findings  []finding
 }
 
-// Run makes the checks and prints the findings. It returns an error if a check fails.
+// Run makes the checks and prints the findings. It returns an error if a check fails. Every check
+// notes at least one finding, except those of modules and certificates. Each request has
+// checkLimit; with --deep, reading takes as long as the store needs.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	e := &examination{session: s}
 	e.checkConfig(c.Config)
@@ -85,10 +92,12 @@ func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	return err
 }
 
+// note adds a finding; result is ok, warn, fail or skip.
 func (e *examination) note(check, result, format string, args ...any) {
 	e.findings = append(e.findings, finding{check, result, fmt.Sprintf(format, args...)})
 }
 
+// failed returns the number of findings that are fail.
 func (e *examination) failed() int {
 	n := 0
 	for _, f := range e.findings {
@@ -99,6 +108,8 @@ func (e *examination) failed() int {
 	return n
 }
 
+// checkConfig reads the settings as serve would. Later checks continue with the data directory even
+// if others are invalid.
 func (e *examination) checkConfig(file string) {
 	cfg, err := config.Load(file, e.session.Environ)
 	if err == nil {
@@ -118,6 +129,7 @@ func (e *examination) checkConfig(file string) {
 	e.note("config", "ok", "%s", source(file))
 }
 
+// source names the place of the settings.
 func source(file string) string {
 	if file == "" {
 		return "defaults and environment"
@@ -125,6 +137,8 @@ func source(file string) string {
 	return file
 }
 
+// checkData checks that the data directory can be written. A missing one is a warning, because the
+// first start creates it.
 func (e *examination) checkData() {
 	info, err := os.Stat(e.data)
 	switch {
@@ -153,6 +167,7 @@ func (e *examination) checkWritable() {
 	e.note("data", "ok", "%s is writable", e.data)
 }
 
+// checkDisk warns below fewBytes of free space.
 func (e *examination) checkDisk() {
 	free, err := freeBytes(existing(e.data))
 	switch {
@@ -177,6 +192,8 @@ func existing(dir string) string {
 
 func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
+// checkToken checks the root token's file without reading it. A file that others can read is a
+// failure, because the token permits everything.
 func (e *examination) checkToken() {
 	if e.session.Token != "" {
 		e.note("token", "ok", "from SLUICE_TOKEN or --token")
@@ -211,6 +228,8 @@ func (e *examination) checkSecrets() {
 	}
 }
 
+// checkAddresses finds the server: that of --server, or the one that wrote its addresses into the
+// data directory.
 func (e *examination) checkAddresses() {
 	if e.session.Server != "" {
 		if err := terminal.CheckServer(e.session.Server); err != nil {
@@ -233,6 +252,7 @@ func (e *examination) checkAddresses() {
 	}
 }
 
+// checkHTTP asks for the readiness without a token, and sets api and reached.
 func (e *examination) checkHTTP(ctx context.Context) {
 	if e.addresses.HTTP == "" {
 		e.note("server", "skip", "its address is unknown")
@@ -280,6 +300,7 @@ func (e *examination) checkClock(server time.Time) {
 	}
 }
 
+// checkAccess checks the token with a list of namespaces.
 func (e *examination) checkAccess(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
@@ -302,6 +323,7 @@ func (e *examination) checkAccess(ctx context.Context) {
 	}
 }
 
+// checkNATS reads the greeting of the NATS server that clients use, without a login.
 func (e *examination) checkNATS(ctx context.Context) {
 	if e.addresses.NATS == "" {
 		e.note("nats", "skip", "it does not listen on a port, or its address is unknown")
@@ -345,6 +367,7 @@ func (e *examination) checkDoor(info string) {
 	}
 }
 
+// A name other than localhost counts as another machine.
 func onThisMachine(address string) bool {
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil {

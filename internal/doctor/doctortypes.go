@@ -11,7 +11,8 @@ import (
 )
 
 // checkTypes looks for subscriptions that name types that were removed from the catalogue of a
-// strict namespace. No event of such a type can arrive any more, and no other check reports it.
+// strict namespace. No event of such a type can arrive any more, and no other check reports it. The
+// cost is a request for each page of types and subscriptions of each strict namespace.
 func (e *examination) checkTypes(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
@@ -43,6 +44,7 @@ func (e *examination) checkTypes(ctx context.Context) {
 	}
 }
 
+// strictNamespaces returns the namespaces whose catalogue refuses unknown types (S4-40).
 func strictNamespaces(ctx context.Context, api *client.Client) (strict []sluice.Namespace, err error) {
 	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) { return api.Namespaces(ctx, cursor) })
 	for _, ns := range all {
@@ -53,7 +55,8 @@ func strictNamespaces(ctx context.Context, api *client.Client) (strict []sluice.
 	return strict, err
 }
 
-// waitingInVain returns the types that a namespace's catalogue lacks, each with the subscription that names it.
+// waitingInVain returns the types that a namespace's catalogue lacks, each with the subscription
+// that names it. Cancelled subscriptions are left out.
 func waitingInVain(ctx context.Context, api *client.Client, ns sluice.Namespace) (waiting []string, err error) {
 	types, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.EventType], error) {
 		return api.EventTypes(ctx, ns.Name, cursor)

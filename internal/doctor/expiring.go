@@ -16,7 +16,9 @@ import (
 // soonEnds is how long before its end the doctor warns of a grant.
 const soonEnds = 7 * 24 * time.Hour
 
-// checkGrants looks for grants that end soon, and the subscriptions that end with them.
+// checkGrants looks for grants that end soon, and the subscriptions that end with them. It reads
+// all grants and subscriptions that the caller may see. Expired grants are included while their
+// subscriptions are not yet cancelled.
 func (e *examination) checkGrants(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
@@ -51,6 +53,8 @@ func (e *examination) checkGrants(ctx context.Context) {
 // soonExpires is how long before its end the doctor warns of a client certificate of an endpoint.
 const soonExpires = 30 * 24 * time.Hour
 
+// noteCertificates warns of client certificates that expire within soonExpires, or have expired. It
+// notes nothing if there are none.
 func (e *examination) noteCertificates(subs []sluice.Subscription, now time.Time) {
 	var soon []string
 	n := 0
@@ -72,6 +76,8 @@ func (e *examination) noteCertificates(subs []sluice.Subscription, now time.Time
 	}
 }
 
+// noteGrants warns of grants that end within soonEnds and end a subscription, also those that the
+// subscription's grant derives from (S0-57).
 func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscription, now time.Time) {
 	known := make(map[string]sluice.Grant, len(grants))
 	for _, g := range grants {
@@ -102,7 +108,8 @@ func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscripti
 	e.note("grants", "warn", "%s; in this order, extend them with sluice grant renew GRANT --for 30d, which issues a new token for the holder", strings.Join(texts, "; "))
 }
 
-// chain returns a grant and its known ancestors.
+// chain returns a grant and its known ancestors. It ends at a grant that is not known, and after
+// sluice.MaxGrantDepth ancestors, so a cycle cannot occur.
 func chain(known map[string]sluice.Grant, id string) (all []sluice.Grant) {
 	for range sluice.MaxGrantDepth + 1 {
 		g, ok := known[id]
@@ -115,7 +122,7 @@ func chain(known map[string]sluice.Grant, id string) (all []sluice.Grant) {
 	return all
 }
 
-// some names the first of a few things and counts the rest.
+// some names the first of a few things and counts the rest. It sorts names.
 func some(names []string) string {
 	const most = 3
 	slices.Sort(names)

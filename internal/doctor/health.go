@@ -17,7 +17,8 @@ const HealthMost = 1000
 // named is how many of them a finding names.
 const named = 3
 
-// SubView is a subscription in a list's JSON.
+// SubView is a subscription in a list's JSON. Health is the condition with its causes, "failing
+// (breaker open, 3 dead letters)", or "-".
 type SubView struct {
 	sluice.Subscription
 
@@ -45,6 +46,7 @@ func health(h *sluice.SubscriptionHealth) string {
 	return fmt.Sprintf("%s (%s)", h.Health, strings.Join(causes, ", "))
 }
 
+// paths returns "one path retries" or "3 paths retry".
 func paths(n int, one, more string) string {
 	if n == 1 {
 		return "one path " + one
@@ -52,7 +54,9 @@ func paths(n int, one, more string) string {
 	return fmt.Sprintf("%d paths %s", n, more)
 }
 
-// Views returns subscriptions with their health; "-" if it is unknown.
+// Views returns subscriptions with their health; "-" if it is unknown. It makes one request. If
+// that fails, or more than HealthMost subscriptions have a problem, those that it does not name are
+// "-". The order and length are those of subs.
 func Views(ctx context.Context, api *client.Client, namespace string, subs []sluice.Subscription) []SubView {
 	troubled, all := map[string]string{}, false
 	q := client.HealthQuery{Namespace: namespace, Health: sluice.Troubles(), Limit: HealthMost}
@@ -108,6 +112,7 @@ func (e *examination) checkSubscriptions(ctx context.Context) {
 	}
 }
 
+// noteHealth names the worst, and counts the others.
 func (e *examination) noteHealth(page *client.HealthPage) {
 	all, ill := 0, 0
 	for _, n := range page.Counts {

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// checkModules looks for modules that do not run, and for restrictions of programs that a server does not enforce.
+// checkModules looks for modules that do not run, and for restrictions of programs that a server
+// does not enforce. It notes nothing if the server has no directories of modules.
 func (e *examination) checkModules(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
@@ -31,6 +32,8 @@ func (e *examination) checkModules(ctx context.Context) {
 	}
 }
 
+// noteModules warns of modules that are changed, unsafe, invalid or missing. Found and disabled
+// ones are no problem.
 func (e *examination) noteModules(all *sluice.ModuleList) {
 	var ill []string
 	for _, m := range all.Modules {

@@ -12,7 +12,8 @@ import (
 // nearlyFull is the part of a limit, in percent, from which the doctor warns.
 const nearlyFull = 80
 
-// checkRoom checks the free space of the store, and of each namespace's log.
+// checkRoom checks the free space of the store, and of each namespace's log. A server that is not
+// ready still reports its store, because a full one can be the reason.
 func (e *examination) checkRoom(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if !e.reached || err != nil {
@@ -50,6 +51,8 @@ func (e *examination) checkRoom(ctx context.Context) {
 	e.noteLogs(all)
 }
 
+// From the level tight on the server refuses growth, which is a failure. Above nearlyFull percent,
+// or without a known limit, it is a warning.
 func (e *examination) noteStorage(s sluice.Storage) {
 	used, known := percent(s.UsedBytes, s.LimitBytes)
 	switch {
@@ -84,7 +87,8 @@ func (e *examination) noteLogs(all []sluice.Namespace) {
 	e.note("logs", "ok", "none of %d is near its max_bytes", len(all))
 }
 
-// percent returns how much of the limit is used, and whether there is one.
+// percent returns how much of the limit is used, and whether there is one. limit is 0 if there is
+// none. part may exceed 100.
 func percent(used, limit uint64) (part int, limited bool) {
 	if limit == 0 {
 		return 0, false

@@ -15,6 +15,7 @@ const (
 )
 
 // checkStored reports damage of the store. With --deep, it first makes the server read all data.
+// --forget acknowledges first, so that the report has only damage that is found again.
 func (e *examination) checkStored(ctx context.Context, c *Cmd) {
 	token, err := e.session.BearerToken()
 	if !e.reached || err != nil { // missing data, which is settled here, can make a server unready
@@ -55,7 +56,7 @@ func (e *examination) checkStored(ctx context.Context, c *Cmd) {
 	}
 }
 
-// noteDamage reports damage.
+// noteDamage reports damage. It lists at most maxDamage findings.
 func (e *examination) noteDamage(all []sluice.Damage) {
 	for i, d := range all {
 		if i == maxDamage {
@@ -76,7 +77,8 @@ func readStored(ctx context.Context, _ *terminal.Session, api *client.Client) (s
 	return api.Storage(limit)
 }
 
-// readDeeply returns the state of the store once the server has read all of it.
+// readDeeply returns the state of the store once the server has read all of it. It waits for the
+// verification that it began, or for a later one. If ctx ends, the server goes on reading.
 func readDeeply(ctx context.Context, s *terminal.Session, api *client.Client) (sluice.Storage, error) {
 	begun, err := api.VerifyStorage(ctx)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Limits of one list.
+// Limits of one list. maxPages bounds the cost of a list with a filter that matches little: such a
+// page may be short, and has a cursor. Letters beyond maxDead may be shown twice.
 const (
 	maxPages = 10     // of the log of attempts
 	maxDead  = 10_000 // dead letters that are examined
 )
 
-// Query selects deliveries. Limit is required.
+// Query selects deliveries. Limit is required, and at least 1.
 type Query struct {
 	model.HistoryQuery
 
@@ -27,13 +28,15 @@ type Query struct {
 
 func (q *Query) wants(s State) bool { return len(q.States) == 0 || slices.Contains(q.States, s) }
 
-// Page is a part of a list.
+// Page is a part of a list. A page may have fewer deliveries than the limit, or none, and still
+// have a next one.
 type Page struct {
 	Deliveries []Delivery
 	Next       string // for Cursor; empty: last page
 }
 
-// cursor is the position in each of the sources of a list.
+// cursor is the position in each of the sources of a list. The text is "ATTEMPTS.LETTERS.LANES",
+// such as "812.1.0".
 type cursor struct {
 	attempts, letters uint64 // position of the last one shown; 0: none was shown; 1: all were
 	lanes             int    // number shown
@@ -42,6 +45,7 @@ type cursor struct {
 // exhausted is the position before which there are no more elements.
 const exhausted = 1
 
+// It returns the zero cursor for "". Code InvalidRequest for a text that String does not return.
 func parseCursor(text string) (cursor, error) {
 	var c cursor
 	if text == "" {
@@ -64,6 +68,12 @@ type entry struct {
 }
 
 // listing is one list under construction.
+//
+//	attempts ─ newest first ─┐
+//	letters ── newest first ─┼─► merge: by time, up to the limit ─► page, cursor of each source
+//	forgotten lanes ─────────┘
+//
+// It is used for one page, by one goroutine.
 type listing struct {
 	e     *Explainer
 	sub   *sluice.Subscription
@@ -75,7 +85,8 @@ type listing struct {
 
 // List returns a subscription's deliveries in the order of their last change, newest first. A
 // delivery has the place of its last attempt, and may occur on several pages. Without an attempt in
-// the log, it has the place of its dead letter or of its parked lane.
+// the log, it has the place of its dead letter or of its parked lane. Code InvalidRequest for a
+// cursor of another list. The cost is up to maxPages reads of each source.
 func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query) (Page, error) {
 	l := listing{e: e, sub: sub, q: q}
 	var err error
@@ -127,7 +138,8 @@ func gather[T any](before uint64, limit int,
 	return found, before, nil
 }
 
-// pick adds the entries that take accepts.
+// pick adds the entries that take accepts, with the places of their elements. An error of take ends
+// it.
 func pick[T any](found []entry, page []model.Placed[T], take func(*T) (entry, bool, error)) ([]entry, error) {
 	for i := range page {
 		ent, ok, err := take(&page[i].Value)
@@ -258,6 +270,7 @@ func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err 
 	})
 }
 
+// Attempts are counted by the letter; its event may be missing.
 func buried(letter *sluice.DeadLetter) Delivery {
 	d := Delivery{
 		EventID: letter.EventID, Seq: letter.Seq, LastSeq: letter.LastSeq, Path: letter.Path, State: Dead,
@@ -324,7 +337,9 @@ func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
 	return page
 }
 
-// goOn returns the next position of a source after some of its entries were taken.
+// goOn returns the next position of a source after some of its entries were taken. Taken is the
+// number of entries on the page: if it is all of them, the source continues at all; if none, where
+// it began.
 func goOn(source []entry, taken int, before, all uint64) uint64 {
 	switch taken {
 	case len(source):

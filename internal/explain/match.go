@@ -12,7 +12,7 @@ import (
 const reasonUnevaluated = string(sluice.FilterError)
 
 // Match is the result of a subscription's pattern and filter for an event, regardless of where the
-// subscription starts.
+// subscription starts. Reason is "" if it matches.
 type Match struct {
 	Matches     bool
 	Reason      string // pattern, filter or filter_error

@@ -36,7 +36,8 @@ const (
 	reasonStart   = "before_start"
 )
 
-// Delivery is the state of one event for one subscription.
+// Delivery is the state of one event for one subscription. In lists, the state is one of the first
+// four.
 type Delivery struct {
 	EventID       string           `json:"event_id"` // empty for a range that was lost unseen
 	Seq           uint64           `json:"seq"`
@@ -85,7 +86,15 @@ type question struct {
 type judge func(m *filter.Matcher, ev *sluice.Event) (bool, error)
 
 // Why explains an event's state from its trail. The first certain fact is the answer: records take
-// precedence over conclusions from the event's position.
+// precedence over conclusions from the event's position. The order of the questions is the
+// contract:
+//
+//	records:     held, delivered, dead, retrying
+//	position:    not_kept, not_wanted, ended, waiting, backlog, in_flight
+//	otherwise:   superseded, not_recorded
+//
+// The filter is evaluated as it is now, so an event that passed under an earlier filter may be
+// not_recorded.
 func Why(sub *sluice.Subscription, t *model.Trail, now time.Time) Delivery {
 	d, _ := why(sub, t, now, nil, (*filter.Matcher).Match) // which takes no time
 	return d
@@ -114,6 +123,7 @@ func why(sub *sluice.Subscription, t *model.Trail, now time.Time, labels filter.
 	return q.say(NotRecorded, "", "It was processed without a recorded attempt: the filter did not match at that time, or its attempts are no longer in the log."), nil
 }
 
+// say sets the answer. The explanation is a sentence for operators; programs use state and reason.
 func (q *question) say(state State, reason, format string, args ...any) Delivery {
 	q.d.State, q.d.Reason, q.d.Explanation = state, reason, fmt.Sprintf(format, args...)
 	return *q.d
@@ -158,6 +168,7 @@ func (q *question) held() bool {
 	return true
 }
 
+// delivered answers with the first attempt that settled the event, even if a later replay failed.
 func (q *question) delivered() bool {
 	for i := range q.t.Attempts {
 		if a := &q.t.Attempts[i]; a.Verdict.Settled {
@@ -275,6 +286,7 @@ func (q *question) retrying() bool {
 	return true
 }
 
+// notKept answers if the event is not in the log. Answers after it may use the event.
 func (q *question) notKept() bool {
 	if q.t.Event != nil {
 		return false
@@ -283,6 +295,7 @@ func (q *question) notKept() bool {
 	return true
 }
 
+// notWanted answers with the first of pattern, start and filter that excludes the event.
 func (q *question) notWanted() bool {
 	switch start := q.sub.From; {
 	case !q.sub.Pattern.Match(q.t.Path): // no pattern matches the empty path
@@ -338,6 +351,7 @@ func (q *question) filtered() bool {
 	return false
 }
 
+// ended answers for a cancelled subscription: the event was not sent before.
 func (q *question) ended() bool {
 	if q.sub.State != sluice.Cancelled {
 		return false
@@ -346,6 +360,7 @@ func (q *question) ended() bool {
 	return true
 }
 
+// behind answers if the event waits in a parked lane, with the head that it waits for.
 func (q *question) behind() bool {
 	lane := q.lane
 	if lane == nil || lane.FromSeq > q.d.Seq {
@@ -379,6 +394,8 @@ func (q *question) behind() bool {
 	return true
 }
 
+// notReached answers if the consumer has not handed the event out yet. A subscription that is not
+// active has its state as the reason.
 func (q *question) notReached() bool {
 	if q.d.Seq <= q.t.Handed {
 		return false
@@ -391,6 +408,8 @@ func (q *question) notReached() bool {
 	return true
 }
 
+// inFlight answers for an event that was handed out and is above the floor of acknowledgements. The
+// floor does not say which of the events above it were settled.
 func (q *question) inFlight() bool {
 	if q.d.Seq <= q.t.Settled {
 		return false
@@ -414,6 +433,7 @@ func (q *question) inFlight() bool {
 	return true
 }
 
+// due says when the next attempt of a lane is due. It has no full stop.
 func (q *question) due(lane *sluice.Parked) string {
 	if !lane.NextAt.After(q.now) {
 		return "the next attempt is due now"
@@ -435,6 +455,7 @@ func (q *question) stopped() string {
 	return fmt.Sprintf(" The subscription is %s%s: deliveries stop until it is resumed.", q.sub.State, because(q.sub.Reason))
 }
 
+// latest returns the later of two times; either may be zero.
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -442,6 +463,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
+// because returns the cause in parentheses after a space; "" without a cause.
 func because(cause string) string {
 	if cause == "" {
 		return ""

@@ -49,7 +49,8 @@ func (m *Metrics) WatchDue(kinds map[string]func() map[string]int) {
 }
 
 // Ended counts the outcome of a record that waited for its time. It also observes the delay of a
-// successful one.
+// successful one. The kinds are event and appointment; the outcomes are fired, failed, missed and
+// cancelled.
 func (m *Metrics) Ended(what, namespace, outcome string, late time.Duration) {
 	m.due.ended.WithLabelValues(what, namespace, outcome).Inc()
 	if outcome == "fired" {

@@ -27,7 +27,9 @@ type namespaceLog struct {
 	lastSeq   uint64 // number of events ever published, by any publisher
 }
 
-// Metrics is a set of counters. It is safe for concurrent use.
+// Metrics is a set of counters. It is safe for concurrent use. Labels are bounded: namespaces,
+// subscriptions and routes are known to the server; paths, event IDs and callers are never labels.
+// The counters of a subscription are removed by Forget.
 type Metrics struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
@@ -75,7 +77,8 @@ func New(log *slog.Logger) *Metrics {
 	return m
 }
 
-// WatchDeliveries reads the snapshots of subscriptions at each scrape. Call it once.
+// WatchDeliveries reads the snapshots of subscriptions at each scrape. Call it once. read is called
+// by each scrape, and must not block.
 func (m *Metrics) WatchDeliveries(read func() []model.DeliveryGauges) {
 	m.registry.MustRegister(readings[model.DeliveryGauges]{read, deliveryReadings()})
 }
@@ -133,12 +136,14 @@ func (m *Metrics) Producer() metric.Producer {
 	return bridge.NewMetricProducer(bridge.WithGatherer(m.registry))
 }
 
-// Handler serves the metrics in Prometheus's text format.
+// Handler serves the metrics in Prometheus's text format. Scrapes may be concurrent. Figures of
+// the store are left out while it cannot be read, and the scrape succeeds.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// Taken counts events that the API stored.
+// Taken counts events that the API stored. These are events of the API; events of NATS clients
+// count in sluice_events_published_total only.
 func (m *Metrics) Taken(namespace string, stored []sluice.Stored) {
 	for _, s := range stored {
 		duplicate := "false"
@@ -166,7 +171,7 @@ func (m *Metrics) Buried(sub *sluice.Subscription, reason sluice.Reason) {
 	m.of.add(sub, m.of.dead, string(reason), 1)
 }
 
-// Exported counts records written to files.
+// Exported counts records written to files: of the kind events or dead_letters.
 func (m *Metrics) Exported(what string, n int) {
 	m.exported.WithLabelValues(what).Add(float64(n))
 }
@@ -204,7 +209,8 @@ func (m *Metrics) Unannounced(kind string) { m.dropped.WithLabelValues(kind).Inc
 // Looped counts an event that caused itself.
 func (m *Metrics) Looped(namespace string) { m.loops.WithLabelValues(namespace).Inc() }
 
-// reading is a metric that is computed from a T.
+// reading is a metric that is computed from a T. labels returns the values in the order of the
+// names in desc.
 type reading[T any] struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
@@ -228,6 +234,7 @@ func deliveryReadings() []reading[model.DeliveryGauges] {
 	}
 }
 
+// breakerState returns the value of a breaker; an unknown one counts as closed.
 func breakerState(b sluice.Breaker) float64 {
 	switch b {
 	case sluice.BreakerOpen:

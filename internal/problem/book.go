@@ -38,7 +38,8 @@ type Store interface {
 	Follow(ctx context.Context, tell func(id string, r *Record)) error
 }
 
-// Situation is the current condition of a subscription.
+// Situation is the current condition of a subscription. Sub must not be changed. The counts may be
+// some seconds old.
 type Situation struct {
 	Sub         *sluice.Subscription
 	Breaker     sluice.Breaker
@@ -78,6 +79,7 @@ type sickness struct {
 	broke     atomic.Int64 // when its breaker last opened, in the same way
 }
 
+// It is merged into the stored record, and then forgotten. waits is the time of its first failure.
 type news struct {
 	Record
 
@@ -89,7 +91,8 @@ func New(deps Deps) *Book {
 	return &Book{deps: deps, known: map[string]*Record{}, sick: map[string]*sickness{}, news: map[string]*news{}, wrote: map[string]time.Time{}}
 }
 
-// Attempted records an attempt. A successful one costs only a lookup.
+// Attempted records an attempt. A successful one costs only a lookup. It does not block on the
+// store. Failures of an earlier subscription of the same ID are dropped.
 func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	at := a.StartedAt.Add(a.Duration.Std())
 	class := a.Failure()
@@ -118,7 +121,8 @@ func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 	}
 }
 
-// Turned records that a breaker has opened.
+// Turned records that a breaker has opened. A breaker that opens before the first failure is
+// recorded here is noted by Settle.
 func (b *Book) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -128,7 +132,8 @@ func (b *Book) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 }
 
 // Run stores failures, resolves problems and follows the records until ctx is done. Then it stores
-// the remaining failures.
+// the remaining failures. It returns nil when ctx is done, after at most endLimit. A failure to
+// follow the records is logged, and is not an error: problems are no condition for deliveries.
 func (b *Book) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -158,7 +163,8 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
-// enter applies a stored record.
+// enter applies a stored record. r becomes the book's own, without its sketches: they are half a
+// kilobyte each, and only their counts are needed.
 func (b *Book) enter(id string, r *Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +191,8 @@ func (b *Book) enter(id string, r *Record) {
 	}
 }
 
-// Flush stores failures that are not stored yet.
+// Flush stores failures that are not stored yet. It writes at most atOnce records. Failures that
+// could not be written wait for the next call.
 func (b *Book) Flush(ctx context.Context) {
 	for _, n := range b.take() {
 		err := b.change(ctx, n.ID(), func(r *Record) act {
@@ -207,7 +214,8 @@ func (b *Book) Flush(ctx context.Context) {
 }
 
 // take removes and returns the failures to store now: those of new problems first, then the longest
-// waiting ones.
+// waiting ones. A record that a failure only counts is written every 30 s at most, because each
+// write costs a compare-and-set that replicas contend for.
 func (b *Book) take() []*news {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +261,8 @@ func (b *Book) giveBack(n *news) {
 }
 
 // change changes a record, and calls f again after a concurrent change. F gets an empty record if
-// none is stored, and returns whether to store, remove or leave the record.
+// none is stored, and returns whether to store, remove or leave the record. Code Conflict after
+// tries concurrent changes.
 func (b *Book) change(ctx context.Context, id string, f func(r *Record) act) (err error) {
 	for range tries {
 		var r Record
@@ -286,6 +295,8 @@ func instant(ns int64) time.Time {
 }
 
 // Settle resolves the problems of the subscriptions that this replica serves, and removes old ones.
+// Records with failures that are not stored yet are left for later: they would be resolved without
+// them. An error is logged, and the next call tries again.
 func (b *Book) Settle(ctx context.Context) {
 	stands, now := b.deps.Stands(), b.deps.Now()
 	b.mu.RLock()
@@ -351,7 +362,8 @@ func (b *Book) Clear(ctx context.Context) {
 	}
 }
 
-// records returns the records merged with the failures that are not stored yet, ordered by ID.
+// records returns copies of the stored records, ordered by ID, without the failures that are not
+// stored yet. The cost is O(n log n).
 func (b *Book) records() []Record {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -41,7 +41,8 @@ type Page struct {
 	Next     string                      // empty: last page
 }
 
-// List returns a page of the problems. Code InvalidRequest for an invalid cursor.
+// List returns a page of the problems. Code InvalidRequest for an invalid cursor. The cost is O(n
+// log n) for all records. Records of deleted subscriptions are left out.
 func (b *Book) List(ctx context.Context, q Query) (Page, error) {
 	var after place
 	if q.Cursor != "" {
@@ -103,6 +104,7 @@ func unknown(id string, err error) error {
 	return err
 }
 
+// It shares no memory with the record, except for the time of the next attempt.
 func found(r *Record, s *Situation, now time.Time) Found {
 	p := sluice.Problem{
 		ID: r.ID(), Subscription: r.Subscription, Namespace: r.Namespace, Class: r.Class, State: r.State, Since: r.Since, LastAt: r.LastAt,
@@ -166,13 +168,16 @@ func (b *Book) Change(ctx context.Context, id string, c sluice.ProblemChange, by
 	return err
 }
 
-// view is the form of a problem in the ledger.
+// view is the form of a problem in the ledger. The ledger has nothing else of it: counts change
+// with every failure.
 type view struct {
 	State sluice.ProblemState `json:"state"`
 	Note  string              `json:"note,omitempty"`
 }
 
-// place is the position of a problem in a list.
+// place is the position of a problem in a list. The cursor is the base64 of "RANK SINCE ID", with
+// since in milliseconds. A problem that changes its state between two pages may be shown twice or
+// not at all.
 type place struct {
 	rank  int
 	since int64

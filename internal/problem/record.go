@@ -67,7 +67,7 @@ func ID(subscription string, class sluice.FailureClass) string {
 // ID returns the ID of the record.
 func (r *Record) ID() string { return ID(r.Subscription, r.Class) }
 
-// fail adds a failed attempt.
+// fail adds a failed attempt. Next becomes the earliest attempt that is due after at.
 func (r *Record) fail(a *sluice.Attempt, at time.Time) {
 	if r.Since.IsZero() {
 		r.Since = at
@@ -94,7 +94,9 @@ func head(text string) string {
 	return text
 }
 
-// merge adds newer failures, which are in a record of their own, to the stored record.
+// merge adds newer failures, which are in a record of their own, to the stored record. An
+// occurrence after the resolution opens the problem anew, with counts from the beginning; the note
+// stays. Counts of an open problem are added, so no failure may be merged twice.
 func (r *Record) merge(news *Record) {
 	switch {
 	case r.Began > news.Began:
@@ -133,7 +135,16 @@ const (
 	remove
 )
 
-// due returns what to do with a record now.
+// due returns what to do with a record now. The states of a record:
+//
+//	      failure                      a success, and 30 min without failures
+//	none ─────────► open ◄────┐        or the breaker closed and nothing parked
+//	                │ ▲       │ operator            │
+//	                │ └─ acknowledged ──────────────┤
+//	       operator │                               ▼
+//	                └──► ignored                resolved ──► open: it occurs again
+//	                        │ 7 d                   │ 7 d
+//	                        └──────► removed ◄──────┘
 func (r *Record) due(s Standing, now time.Time) act {
 	switch r.State {
 	case sluice.ProblemResolved:

@@ -14,6 +14,7 @@ const sketchBytes = 512
 // bit.
 type sketch []byte
 
+// add makes an empty sketch usable. The order and repetitions do not matter.
 func (s *sketch) add(element string) {
 	if *s == nil {
 		*s = make(sketch, sketchBytes)
@@ -31,6 +32,8 @@ func mixed(h uint64) uint64 {
 	return h ^ h>>33
 }
 
+// merge adds the elements of o, without keeping o's memory. A sketch of another size, from another
+// version, replaces this one.
 func (s *sketch) merge(o sketch) {
 	if *s == nil || len(*s) != len(o) {
 		if len(o) > 0 {
