@@ -2,7 +2,8 @@ package knowledge
 
 import "sync"
 
-// budget divides the memory of this process for enrichment among the namespaces.
+// budget divides the memory of this process for enrichment among the namespaces. It is an estimate
+// by memory.go, not a measurement. It is safe for concurrent use.
 type budget struct {
 	limit int64 // bytes; 0: unlimited
 
@@ -27,7 +28,7 @@ func (b *budget) admits(bytes int64) bool {
 	return grants(b.limit, b.used, 0, bytes)
 }
 
-// account is the share of a namespace in a budget.
+// account is the share of a namespace in a budget. A space has one for as long as it runs.
 type account struct {
 	of *budget
 
@@ -48,7 +49,8 @@ func (a *account) take(bytes int64) bool {
 	return true
 }
 
-// force takes bytes that are already in use, even beyond the limit.
+// force takes bytes that are already in use, even beyond the limit. It is for bytes whose use
+// cannot be refused, such as a note that an entry has no room.
 func (a *account) force(bytes int64) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()

@@ -51,6 +51,9 @@ var errSkip = errors.New("not this one")
 // Claim gives jobs to a worker, those of the highest priority first, in the order of their entries
 // (S3-84). The caller must have the right to read the whole namespace. Claim skips entries whose
 // own label hides them from the caller (S3-95). Codes InvalidRequest; NotFound; Unavailable.
+// Without a job it waits up to q.Wait, and then returns an empty list and no error; if ctx ends,
+// the error of ctx. Jobs that were claimed before an error are returned without it, because their
+// leases run already. Each has a token, and the lease in milliseconds.
 func (e *Engine) Claim(ctx context.Context, namespace string, q ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -147,7 +150,8 @@ func (s *space) next(types []sluice.JobType) *task {
 	}
 }
 
-// back returns tasks to the queue, unless others have taken their place.
+// back returns tasks to the queue, unless others have taken their place. A task in a heap already
+// was settled anew meanwhile.
 func (s *space) back(all []*task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +228,8 @@ func (s *space) seqOf(ref sluice.EntryRef) uint64 {
 }
 
 // store stores a record and enters it into the space. If another replica was faster, it enters that
-// replica's record and returns errSkip.
+// replica's record and returns errSkip. The lease of a claim begins with this write, which of
+// several replicas only one makes.
 func (s *space) store(ctx context.Context, r *Record) (err error) {
 	r.Revision, err = s.deps.Records.Put(ctx, s.config.Namespace, *r, 0)
 	if sluice.CodeOf(err) == sluice.Conflict {

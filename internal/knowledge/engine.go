@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine enriches the namespaces that have a configuration. It is safe for concurrent use.
+// Engine enriches the namespaces that have a configuration. It is safe for concurrent use. mu
+// guards told. A space has a lock of its own, and neither is held during a request.
 type Engine struct {
 	deps Deps
 	opts Options
@@ -34,7 +35,8 @@ func New(deps Deps, opts Options) *Engine {
 	return &Engine{deps: deps, opts: opts, memory: &budget{limit: opts.Memory}, scans: make(chan struct{}, opts.Scans), told: make(chan struct{})}
 }
 
-// Run follows the namespaces with a configuration until ctx is done.
+// Run follows the namespaces with a configuration until ctx is done. Call it once. It returns nil
+// when ctx is done, after all spaces have ended.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.spaces.Wait()
 	inner, stop := context.WithCancel(ctx)
@@ -83,7 +85,8 @@ func (e *Engine) news() <-chan struct{} {
 const readyWithin = 10 * time.Second
 
 // space returns the space of a namespace once it has read all of its sources. Codes NotFound if the
-// namespace has no enrichment; Unavailable.
+// namespace has no enrichment; Unavailable. It waits at most readyWithin, and for less if ctx ends.
+// A namespace that is being read again answers from its present state without a wait.
 func (e *Engine) space(ctx context.Context, namespace string) (*space, error) {
 	return e.spaceAt(ctx, namespace, 0)
 }
@@ -151,7 +154,8 @@ func (e *Engine) Status(ctx context.Context, namespace string) (sluice.Enrichmen
 	return s.state(), nil
 }
 
-// Gauges returns the status of each namespace on this replica.
+// Gauges returns the status of each namespace on this replica. Spaces that are still reading count
+// with their present entries. O(namespaces).
 func (e *Engine) Gauges() []model.KnowledgeGauges {
 	spaces := e.spaces.All()
 	all := make([]model.KnowledgeGauges, 0, len(spaces))
@@ -163,7 +167,8 @@ func (e *Engine) Gauges() []model.KnowledgeGauges {
 
 // Put configures the enrichment of a namespace and sets its defaults. A revision other than 0 must
 // be the current one. With a new model, all entries are embedded again (S3-82). Codes
-// InvalidRequest; RevisionMismatch; QuotaExceeded if there is no room for a further enrichment.
+// InvalidRequest; RevisionMismatch; QuotaExceeded if there is no room for a further enrichment. It
+// replaces the whole configuration. It returns when this replica works by it, or after readyWithin.
 func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
@@ -219,7 +224,8 @@ func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (St
 }
 
 // Delete ends the enrichment of a namespace, and removes all its embeddings and comparisons. Code
-// NotFound.
+// NotFound. The definition goes first, so that replicas give out no more jobs while the records are
+// purged.
 func (e *Engine) Delete(ctx context.Context, namespace, by string) error {
 	was, _, err := e.deps.Definitions.Get(ctx, namespace)
 	if err != nil {

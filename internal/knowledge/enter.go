@@ -31,7 +31,8 @@ func (s *space) renumber() {
 }
 
 // set enters the current content of an entry that a reading has found, unless there is no room for
-// it.
+// it. An entry that has no room is noted in omitted, and gets no job and no search result here;
+// another replica may have room.
 func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

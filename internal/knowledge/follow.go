@@ -31,7 +31,12 @@ func (s *space) run(ctx context.Context) {
 	}
 }
 
-// follow follows the sources until ctx ends or the entries must be read again.
+// follow follows the sources until ctx ends or the entries must be read again. The order of the
+// readings:
+//
+//	log, mirrors ──► all entries known ──► records ──► ready
+//
+// The followers go on with changes afterwards, and begin again by themselves after an error.
 func (s *space) follow(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -53,7 +58,8 @@ func (s *space) load() {
 	s.omitted.reread = false
 }
 
-// keep runs a follower until ctx ends, again after each error.
+// keep runs a follower until ctx ends, again after each error. follow must be able to begin again:
+// it reads from the start, and the reading's number shows which entries are gone.
 func (s *space) keep(ctx context.Context, what string, follow func(context.Context) error) {
 	pause := supervise.Pause{First: again, Most: againMost}
 	for {
@@ -109,7 +115,7 @@ func (s *space) entriesLoad() bool {
 }
 
 // fetchWanted reads stored results that are not in memory, of entries that were deleted or changed
-// and have come back.
+// and have come back. Results are fetched one entry at a time; an error puts the entry back.
 func (s *space) fetchWanted(ctx context.Context) error {
 	for {
 		news := s.news()

@@ -36,7 +36,8 @@ type Definitions interface {
 	Watch(ctx context.Context, change func(namespace string, c *Stored)) error
 }
 
-// Records stores embeddings and comparisons with the states of their jobs.
+// Records stores embeddings and comparisons with the states of their jobs. Records of one namespace
+// are keyed by id: those of a comparison begin with that of its entry.
 type Records interface {
 	// Get returns a record, read from the leader of the stream. Its revision is 0 if there is none.
 	Get(ctx context.Context, namespace, id string) (Record, error)
@@ -96,7 +97,7 @@ type Access interface {
 // Ownership decides which namespaces this process does the housekeeping for.
 type Ownership interface{ Owns(namespace string) bool }
 
-// Deps are the dependencies. All are required.
+// Deps are the dependencies. All are required. All are called from several goroutines at once.
 type Deps struct {
 	Definitions Definitions
 	Records     Records

@@ -16,7 +16,8 @@ import (
 // no longer exists.
 const done sluice.JobState = "done"
 
-// Record is an embedding of an entry, or a comparison of two, with the state of its job.
+// Record is an embedding of an entry, or a comparison of two, with the state of its job. Its
+// methods in step.go are pure: they return a changed copy, which the store then compares and sets.
 type Record struct {
 	ID       string `json:"-"` // ID of the job, and the end of the record's subject
 	Revision uint64 `json:"-"` // 0: none is stored
@@ -78,7 +79,9 @@ func embeddingType(ref sluice.EntryRef) sluice.JobType {
 	return sluice.JobEmbed
 }
 
-// Fingerprint returns a hash of the content of an event; "" if it has none.
+// Fingerprint returns a hash of the content of an event; "" if it has none. The id, the time and
+// the extensions do not count: an event that is published again with equal content keeps its
+// embedding.
 func Fingerprint(ev *sluice.Event) string {
 	if len(ev.Data) == 0 {
 		return ""
@@ -92,7 +95,8 @@ func Fingerprint(ev *sluice.Event) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// encodeVector returns the stored form of an embedding.
+// encodeVector returns the stored form of an embedding. The length is not stored: it is that of the
+// record.
 func encodeVector(v []float32) []byte {
 	b := make([]byte, 0, 4*len(v))
 	for _, f := range v {
@@ -101,7 +105,7 @@ func encodeVector(v []float32) []byte {
 	return b
 }
 
-// decodeVector is the inverse of encodeVector.
+// decodeVector is the inverse of encodeVector. Bytes after the last whole element are ignored.
 func decodeVector(b []byte) []float32 {
 	v := make([]float32, len(b)/4)
 	for i := range v {

@@ -34,7 +34,10 @@ type Found struct {
 
 // Search returns the entries with the most similar embeddings, the most similar first. It considers
 // own and mirrored entries with an embedding of the current model and content (S3-75…80, S3-115).
-// Codes InvalidRequest; NotFound for an entry without an embedding; Unavailable.
+// Codes InvalidRequest; NotFound for an entry without an embedding; Unavailable. Exactly one of
+// Vector and Entry is set. Fewer than Top results mean that there are no more, or that more than
+// hiddenMore neighbours for each wanted one are hidden from the caller. It waits for a place until
+// ctx ends. Approximate in a large namespace (package vector).
 func (e *Engine) Search(ctx context.Context, namespace string, q SearchRequest, by sluice.Caller) (found Found, err error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // Engine syncs the mirrors that this process owns, a few at a time (S3-36). One timer serves all of
-// them: a mirror that is not due costs only the memory of its record.
+// them: a mirror that is not due costs only the memory of its record. mu guards all fields below it
+// except heads and running, and the fields of every job. No request is made while it is held.
 type Engine struct {
 	deps   Deps
 	opts   Options
@@ -70,7 +71,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 }
 
-// change applies a record that the store reports.
+// change applies a record that the store reports. It wakes every caller of await, because a record
+// that arrives may be the one that it waits for.
 func (e *Engine) change(id string, m *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -334,7 +336,8 @@ func (e *Engine) enter(j *job) (record *Stored, at Place, busy <-chan struct{}) 
 	return j.record, j.place, nil
 }
 
-// leave records the outcome of a sync, and schedules the next one.
+// leave records the outcome of a sync, and schedules the next one. It must be called exactly once
+// after each enter that was not busy, on every way.
 func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) {
 	err := is.err
 	stopped, isStop := errors.AsType[*Stop](err)
@@ -375,7 +378,8 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 
 // Sync syncs a mirror now, until it has reached the end of its source or ctx ends. This process
 // need not own the mirror. A page that suspends the mirror is not an error of Sync. Codes: those of
-// the source; MirrorSuspended.
+// the source; MirrorSuspended. It waits for a running sync of the mirror, and then reads again:
+// that sync may have begun before the event which the caller wants.
 func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 	j := e.job(m)
 	record, place, busy := e.enter(j)
@@ -418,7 +422,7 @@ func syncable(m *Stored) error {
 }
 
 // SyncShared is Sync, but returns at once if another SyncShared of the mirror has not begun yet:
-// that one serves both callers.
+// that one serves both callers. nil then says nothing about that sync's success.
 func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
 	j := e.job(m)
 	e.mu.Lock()

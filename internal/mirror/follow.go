@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// End returns how far a mirror has synced.
+// End returns how far a mirror has synced. The zero value, but for an error, if nothing was
+// mirrored yet.
 func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -19,7 +20,8 @@ func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, er
 
 // Follow calls each for the changes of a mirror after a cursor and then for new ones, until each
 // returns an error, ctx ends or the store fails. An entry that has changed several times is
-// reported once, with its last change.
+// reported once, with its last change. Exactly one of Item, Gap and Synced is set. A tombstone is
+// an Item. If Begun changes, the copy began anew: the follower forgets the former entries.
 func (k *Keeper) Follow(ctx context.Context, m *sluice.Mirror, after uint64, each func(model.MirrorChange) error) error {
 	return k.deps.Copies.FollowChanges(ctx, m.ID, after, func(f Followed) error {
 		change := model.MirrorChange{Cursor: f.Cursor, Gap: f.Gap}

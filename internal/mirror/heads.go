@@ -59,7 +59,8 @@ func (h *heads) note(namespace string, page *sluice.ObservePage, at time.Time) {
 }
 
 // page returns the empty page after a place, if a read since from found that the place is the end
-// of the log; nil otherwise. A log with another incarnation does not count.
+// of the log; nil otherwise. A log with another incarnation does not count. The result is a copy
+// that the caller may change.
 func (h *heads) page(namespace string, at *Place, from time.Time) *sluice.ObservePage {
 	h.mu.Lock()
 	defer h.mu.Unlock()

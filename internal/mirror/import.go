@@ -18,7 +18,9 @@ import (
 // maxAhead is how far in the future the export time of a bundle may be, because clocks differ.
 const maxAhead = 5 * time.Minute
 
-// importing is an import of a bundle into a mirror.
+// importing is an import of a bundle into a mirror. It is for one call and one goroutine. mirror is
+// nil if no mirror of the namespace follows the source; intent is nil until something is about to
+// change, so that a refused bundle is not in the ledger.
 type importing struct {
 	*Keeper
 
@@ -33,7 +35,9 @@ type importing struct {
 // Changes that were applied before an error stay, and a repeated import continues there. Codes
 // BundleSignatureInvalid; UnknownKey; NoMatchingSubscription; BundleImported; BundleGap, unless a
 // gap is accepted; BundleFork; OriginReplaced; MirrorSuspended, even if this bundle suspends the
-// mirror; Unprocessable.
+// mirror; Unprocessable. The caller closes the bundle afterwards. Verifying and applying take as
+// long as the bundle is large; if ctx ends, the steps that were stored stay. The receipt is nil
+// before the first bundle of a mirror is complete.
 func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, accept bool, by string) (sluice.BundleImport, error) {
 	is, err := k.importing(ctx, namespace, b, accept)
 	if err != nil {
@@ -58,7 +62,8 @@ func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, 
 }
 
 // Examine returns the error with which Import would refuse a bundle, from its signed statement
-// alone. The content need not have arrived. Codes: those of Import.
+// alone. The content need not have arrived. Codes: those of Import. It is for a bundle that arrives
+// in pieces. nil is no promise: the mirror may change until Import. A fork is recorded.
 func (k *Keeper) Examine(ctx context.Context, namespace string, s *bundle.Signed, accept bool) error {
 	is, err := k.importing(ctx, namespace, unread{s}, accept)
 	if err != nil {
@@ -311,7 +316,8 @@ func (r Rule) nextOfBundle(held Held, page *sluice.ObservePage, since uint64, no
 }
 
 // ahead returns a sequence that another goroutine reads one element ahead of its consumer. It calls
-// stop to end the reading when the consumer stops early.
+// stop to end the reading when the consumer stops early. An error is an element, after which the
+// source ends. The reading goroutine has ended when the loop over the result ends.
 func ahead[T any](all iter.Seq2[T, error], stop func()) iter.Seq2[T, error] {
 	type element struct {
 		value T
@@ -353,7 +359,8 @@ const (
 
 // pagesOf returns the content of a bundle after a sequence as pages, each of which fits into one
 // step. There is at least one page, and the last one reaches the end of the bundle's range. Known
-// is the last known sequence of the source.
+// is the last known sequence of the source. Pages are ascending and without gaps between them, so a
+// repeated import skips the stored ones.
 func pagesOf(ctx context.Context, c *bundle.Content, after, known uint64) iter.Seq2[*sluice.ObservePage, error] {
 	h := &c.Header
 	return func(yield func(*sluice.ObservePage, error) bool) {

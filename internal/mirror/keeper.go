@@ -41,7 +41,9 @@ func (k *Keeper) get(ctx context.Context, id string) (Stored, error) {
 	return m, err
 }
 
-// List returns the mirrors of a namespace, ordered by id; "" stands for all namespaces.
+// List returns the mirrors of a namespace, ordered by id; "" stands for all namespaces. Suspended
+// mirrors and those that are being created are among them; deleted ones are not. Never nil without
+// an error. O(all mirrors of the server).
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Mirror, error) {
 	all, err := k.deps.Definitions.All(ctx)
 	if err != nil {
@@ -61,7 +63,9 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Mirror, e
 type act struct{ by, action, kind string }
 
 // change applies an act to a stored mirror and returns the result. It repeats apply after a
-// concurrent change.
+// concurrent change. apply gets a copy, may be called several times, and refuses by an error, which
+// is returned as it is. A change is announced by a system event that is stored with it (Untold) and
+// published later.
 func (k *Keeper) change(ctx context.Context, id string, a act, apply func(m *sluice.Mirror) error) (sluice.Mirror, error) {
 	var intent *ledger.Intent
 	for {
@@ -98,7 +102,8 @@ func (k *Keeper) change(ctx context.Context, id string, a act, apply func(m *slu
 }
 
 // Edit changes a mirror, at any revision if revision is 0. Codes SubscriptionMissing;
-// InvalidRequest; Unprocessable; RevisionMismatch.
+// InvalidRequest; Unprocessable; RevisionMismatch. The next step of a running sync follows the
+// edited record (superseded).
 func (k *Keeper) Edit(ctx context.Context, id string, edit sluice.MirrorEdit, revision uint64, by string) (sluice.Mirror, error) {
 	return k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
 		if revision != 0 && revision != m.Revision {
@@ -126,7 +131,8 @@ func (k *Keeper) SyncShared(ctx context.Context, id string) error {
 	return k.engine.SyncShared(ctx, &m)
 }
 
-// Items returns entries of a mirror after a cursor, in the order of their last change.
+// Items returns entries of a mirror after a cursor, in the order of their last change. At the end,
+// More is false and Next the cursor to poll with.
 func (k *Keeper) Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error) {
 	page, err := k.deps.Copies.Page(ctx, m.ID, after, limit)
 	if err != nil {
@@ -178,6 +184,7 @@ func (k *Keeper) Passed(ctx context.Context, namespace string) ([]sluice.Hop, er
 }
 
 // Suspend stops the syncs of a mirror until it is resumed. Mirrored entries stay (S3-126).
+// Suspending a suspended mirror keeps its first reason and is no error. Code SubscriptionMissing.
 func (k *Keeper) Suspend(ctx context.Context, id, by string) (sluice.Mirror, error) {
 	return k.stop(ctx, id, by, &Stop{sluice.MirrorSuspendedByOperator, "suspended by " + by}, func(*sluice.Mirror) bool { return true })
 }
@@ -212,7 +219,8 @@ func (k *Keeper) stop(ctx context.Context, id, by string, why *Stop, is func(m *
 var errSuspended = errors.New("suspended already")
 
 // PutCredential replaces the token for a mirror's source (S3-144). Code Forbidden if the token
-// permits more than reading (S3-142).
+// permits more than reading (S3-142). Code Conflict for a source on this server. A suspended mirror
+// stays suspended.
 func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluice.Mirror, error) {
 	m, err := k.get(ctx, id)
 	if err != nil {
@@ -243,7 +251,8 @@ func (k *Keeper) PutCredential(ctx context.Context, id, token, by string) (sluic
 }
 
 // Delete removes a mirror with its entries, its credential and its record (S3-98, S3-110). Code
-// SubscriptionMissing.
+// SubscriptionMissing. When it returns, the mirror is gone for every caller; entries may remain for
+// the engine to remove.
 func (k *Keeper) Delete(ctx context.Context, id, by string) error {
 	gone, err := k.leave(ctx, id, by)
 	if err != nil {
@@ -283,7 +292,8 @@ func (k *Keeper) leave(ctx context.Context, id, by string) (Stored, error) {
 	}
 }
 
-// DeleteAll deletes the mirrors of a namespace.
+// DeleteAll deletes the mirrors of a namespace. It also removes the keys that the namespace trusts.
+// After an error it can be called again.
 func (k *Keeper) DeleteAll(ctx context.Context, namespace, by string) error {
 	all, err := k.List(ctx, namespace)
 	if err != nil {

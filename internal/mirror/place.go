@@ -12,7 +12,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Place is the progress of a mirror. It is stored in the same atomic step as the entries.
+// Place is the progress of a mirror. It is stored in the same atomic step as the entries. Only a
+// Commit changes it. Slices and pointers are replaced as a whole, never changed in place, because
+// copies of a place share them.
 type Place struct {
 	Of          time.Time `json:"of,omitzero"`           // when the mirror was created
 	Begun       time.Time `json:"begun,omitzero"`        // when it began with the log; zero: in an older version
@@ -113,6 +115,8 @@ type Commit struct {
 }
 
 // AppendJSON appends the entry as it is stored. Its data is copied byte for byte.
+//
+//	{"change":{…},"mirrored_at":"…","deleted_seq":9,"tombstoned_at":"…"}
 func (e *Entry) AppendJSON(b []byte) []byte { return e.append(b, "") }
 
 // AppendApart is AppendJSON without the data, which is stored after it unencoded: in JSON, binary
@@ -139,7 +143,8 @@ func (e *Entry) append(b []byte, contentType string) []byte {
 	return append(b, '}')
 }
 
-// ParseApart returns the entry that AppendApart has written, with its data.
+// ParseApart returns the entry that AppendApart has written, with its data. The entry shares the
+// memory of data.
 func ParseApart(text, data []byte) (Entry, error) {
 	var is struct {
 		Entry
@@ -156,7 +161,9 @@ func ParseApart(text, data []byte) (Entry, error) {
 // entryRoom is the maximum size of the part of a stored entry that is neither data nor attributes.
 const entryRoom = 2 << 10
 
-// fits reports whether a change can be stored.
+// fits reports whether a change can be stored. The first condition is a bound that costs nothing:
+// JSON takes at most six bytes for a byte of an attribute. Only an entry beyond it is encoded to
+// know its size.
 func (r *Rule) fits(c *sluice.Change) bool {
 	if r.Most == 0 || len(c.Event.Data)+6*attributeBytes(&c.Event)+entryRoom <= r.Most {
 		return true

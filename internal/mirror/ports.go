@@ -148,7 +148,8 @@ type Ownership interface {
 	Owns(id string) bool
 }
 
-// Deps are the dependencies of mirrors. All are required.
+// Deps are the dependencies of mirrors. All are required. All are called from several goroutines at
+// once.
 type Deps struct {
 	Definitions Definitions
 	Credentials Credentials
@@ -179,7 +180,7 @@ func (unobserved) Synced(*sluice.Mirror, int, int) {}
 func (unobserved) SyncFailed(*sluice.Mirror)       {}
 func (unobserved) Forget(string)                   {}
 
-// Options are the optional settings.
+// Options are the optional settings. Zero values become the defaults.
 type Options struct {
 	Workers int              // mirrors that sync at once, at most half of one namespace; default: 10 (S3-36)
 	Most    int              // mirrors of a namespace; 0: unlimited

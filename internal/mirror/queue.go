@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// queue is a heap of mirrors, ordered by the time at which they are due.
+// queue is a heap of mirrors, ordered by the time at which they are due. The engine's lock guards
+// it. set and drop cost O(log n).
 type queue []*job
 
 func (q *queue) set(j *job, due time.Time) {
@@ -64,7 +65,7 @@ func (j *job) next(err error, more bool, interval time.Duration) time.Duration {
 }
 
 // backoff returns the time until the next sync after consecutive failures. Each of them doubles the
-// interval, up to an hour (S3-50).
+// interval, up to an hour (S3-50). O(failures), at most a few dozen until the limit.
 func backoff(interval time.Duration, failures int) time.Duration {
 	for range failures {
 		if interval >= maxBackoff {

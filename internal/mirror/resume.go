@@ -12,7 +12,8 @@ import (
 // Resume makes a suspended mirror sync again, if the caller might create it now (S3-128). If its
 // origin was replaced, accept must be true: the mirror then begins anew, and its entries of the
 // former log are removed. Of concurrent calls, only one resumes it. Codes: those of Create;
-// Conflict if the origin was replaced and accept is false.
+// Conflict if the origin was replaced and accept is false. An active mirror is returned as it is.
+// by becomes the approver, whose rights the Gate checks from then on. Code SubscriptionMissing.
 func (k *Keeper) Resume(ctx context.Context, id string, by sluice.Caller, accept bool) (sluice.Mirror, error) {
 	for {
 		m, err := k.get(ctx, id)

@@ -34,7 +34,7 @@ func stop(reason, format string, args ...any) error {
 // *Stop, or says how the page contradicts itself; nothing may be stored then.
 //
 // The page's items are upserts by the key of their entry: to take a page twice changes nothing
-// (S3-56).
+// (S3-56). It changes neither held nor page. O(len(page.Items) + len(page.Lost)).
 func (r Rule) Next(held Held, page *sluice.ObservePage, now time.Time) (Commit, error) {
 	if err := r.accepts(&held.Place, page); err != nil {
 		return Commit{}, err
@@ -52,7 +52,8 @@ func (r Rule) Next(held Held, page *sluice.ObservePage, now time.Time) (Commit, 
 }
 
 // NextAll is Next for consecutive pages. With an error, the commit has the pages before the refused
-// one, and may be stored.
+// one, and may be stored. It changes held.Entries, which must not be nil if there are several pages
+// with changes. An entry that several pages change is in the commit once, with its last state.
 func (r Rule) NextAll(held Held, pages []*sluice.ObservePage, now time.Time) (Commit, error) {
 	all := Commit{Place: held.Place}
 	at := map[string]int{} // of the entries, by key
@@ -217,7 +218,9 @@ func (s *step) gap(from, to uint64, cause string) {
 	s.commit.Place.Gaps++
 }
 
-// take decides about one change.
+// take decides about one change. The order of the cases matters: a label that does not dominate, or
+// a path that the filter leaves out, also ends the mirrored version, which otherwise would stay
+// forever (S3-57, S3-60).
 func (s *step) take(c *sluice.Change) {
 	key := c.Key()
 	was, known := s.entry(key)

@@ -71,7 +71,8 @@ func (e *Engine) pull(ctx context.Context, m *sluice.Mirror, at Place, age time.
 }
 
 // steps stores steps from a place on, until the turn ends or the mirror is changed. It reads the
-// pages of the next step while it stores one.
+// pages of the next step while it stores one. At most one read is ahead, and it has ended when
+// steps returns.
 func (e *Engine) steps(ctx context.Context, source reader, at Place) outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,7 +148,8 @@ const turnTime = 30 * time.Second
 
 func (r reader) inTime() bool { return r.engine.opts.Now().Before(r.until) }
 
-// read reads the pages of one step, after a sequence.
+// read reads the pages of one step, after a sequence. An error is that of the page after b.pages:
+// these are stored all the same.
 func (r reader) read(ctx context.Context, since uint64) batch {
 	b := batch{through: since, more: true}
 	for messages, bytes := 0, 0; b.more && messages+pageItems <= groupMessages && bytes < groupBytes; {
@@ -310,7 +312,8 @@ func (e *Engine) hold(ctx context.Context, id string, at Place, pages []*sluice.
 	return held, nil
 }
 
-// keep publishes the gaps of a step, stores the step, and returns the new place.
+// keep publishes the gaps of a step, stores the step, and returns the new place. Gaps are told
+// before the commit: after a crash in between they are told again with equal ids, and never lost.
 func (e *Engine) keep(ctx context.Context, m *sluice.Mirror, commit Commit, now time.Time) (Place, error) {
 	for _, gap := range commit.Gaps {
 		if err := e.tellGap(ctx, m, gap); err != nil {

@@ -46,7 +46,8 @@ func newTopics() *topics {
 
 // Topics returns the paths of a mirror's entries that begin with a prefix, ordered by name
 // (S3-114). A list may be reused after changes of the mirror, for ten times as long as making it
-// took. Code Unprocessable if there are too many.
+// took. Code Unprocessable if there are too many. Callers share the list and must not change it. At
+// most topicScans lists are made at a time; further callers wait, until ctx ends.
 func (k *Keeper) Topics(ctx context.Context, m *sluice.Mirror, prefix string) ([]sluice.MirroredTopic, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 const maxTrusted = 1000
 
 // TrustedKeys returns the keys whose bundles a namespace imports, and those that were revoked.
+// Empty if there are none; in the order in which they were added.
 func (k *Keeper) TrustedKeys(ctx context.Context, namespace string) (bundle.Trust, error) {
 	trust, _, err := k.deps.Trusts.Get(ctx, namespace)
 	if err != nil {
@@ -26,7 +27,7 @@ func (k *Keeper) TrustedKeys(ctx context.Context, namespace string) (bundle.Trus
 
 // Trust permits a namespace to import the bundles of a source that a key signed. Codes NotFound for
 // the namespace; InvalidRequest; Conflict if the key was revoked for that source, or there are too
-// many.
+// many. Adding a key again returns the first entry and changes nothing.
 func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, source, by string) (bundle.TrustedKey, error) {
 	if _, err := k.deps.Namespaces.Incarnation(ctx, namespace); err != nil {
 		return bundle.TrustedKey{}, err
@@ -50,7 +51,7 @@ func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, so
 }
 
 // Distrust revokes a key for all sources. Bundles that it signed are no longer imported. Code
-// NotFound.
+// NotFound. Mirrors keep the entries of earlier bundles. Revoking a revoked key changes nothing.
 func (k *Keeper) Distrust(ctx context.Context, namespace, kid, by string) error {
 	_, err := k.changeTrust(ctx, namespace, act{by: by, action: sluice.ActionTrustedKeyRevoke}, kid, func(t bundle.Trust) (bundle.Trust, error) {
 		return t.Revoke(kid, k.now().UTC())

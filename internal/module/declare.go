@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// checkDeclaration validates the members output, publish and read of a handler.
+// checkDeclaration validates the members output, publish and read of a handler. It also brings the
+// patterns into canonical form.
 func (h *Handler) checkDeclaration() error {
 	switch {
 	case h.Output != OutputLog && h.Output != OutputEvents:

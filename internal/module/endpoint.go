@@ -29,7 +29,8 @@ func (h *Handler) setEndpoint(in *encodedEvent, endpoints map[string]string) err
 	return h.checkID()
 }
 
-// Sink returns the endpoint of the handler's subscription: its URL, or its program.
+// Sink returns the endpoint of the handler's subscription: its URL, or its program. Exactly one of
+// URL and Exec is set.
 func (h *Handler) Sink() sluice.Endpoint {
 	if h.Mode == Endpoint {
 		return sluice.Endpoint{URL: h.URL}

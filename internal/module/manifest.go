@@ -47,7 +47,9 @@ type Manifest struct {
 	Namespaces []string
 }
 
-// Handler is one program or endpoint of a module, and the events that it handles.
+// Handler is one program or endpoint of a module, and the events that it handles. Defaults are set
+// by ParseManifest: no zero value in Policy.Window, Limits.OpenFiles, FileMiB, TempMiB and
+// TempFiles. Policy has the rest of its defaults only in the subscription.
 type Handler struct {
 	ID      string         // unique in the module; default: the name of its file
 	Type    string         // exact, or a prefix followed by ".*"
@@ -177,7 +179,8 @@ func (f *Fault) Error() string {
 }
 
 // ParseManifest parses a manifest. It does not check whether the module's files exist. The error is
-// a *Fault.
+// a *Fault. It reads nothing but the text. Handlers are in the order of the manifest. Unknown
+// members are errors, so that a misspelled restriction is noticed (S4-32).
 func ParseManifest(text []byte) (Manifest, error) {
 	in, err := decode(text)
 	if err != nil {
@@ -394,7 +397,8 @@ func (h *Handler) checkRest() error {
 	return nil
 }
 
-// linesOfEvents returns the line at which each event of a valid manifest begins.
+// linesOfEvents returns the line at which each event of a valid manifest begins. nil if it finds no
+// list.
 func linesOfEvents(text []byte) (lines []int) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if !toEvents(dec) {

@@ -6,5 +6,5 @@ import _ "embed" // the schema
 var schema []byte
 
 // Schema returns the JSON Schema of a manifest (draft 2020-12). ParseManifest checks more than the
-// schema can express.
+// schema can express. The caller must not change the result.
 func Schema() []byte { return schema }

@@ -35,7 +35,7 @@ type TestEvent struct {
 }
 
 // Differs describes how published events differ from those that the test expects; "" if they do not
-// differ.
+// differ. It compares the events in order, and the data by value, not by its text.
 func (t *Test) Differs(events []sluice.Event) string {
 	if t.Publishes == nil {
 		return ""
@@ -57,7 +57,9 @@ func (t *Test) Differs(events []sluice.Event) string {
 }
 
 // New creates a directory with a working module for events of a type. A handler in Go must be built
-// before it works (see Build).
+// before it works (see Build). The directory must not exist; its parents are made. Code
+// InvalidRequest for a name, a language or a type that is not possible. After an error some files
+// may be there.
 func New(dir, language, eventType string, mode Mode) (err error) {
 	if err := CheckName(filepath.Base(dir)); err != nil {
 		return err
@@ -130,6 +132,7 @@ func indented(v any) (string, error) {
 }
 
 // Tests returns the module's table of tests, empty if it has no TestsFile. The error is a *Fault.
+// It reads the table from the module's own directory, not from a copy.
 func (m *Module) Tests() ([]Test, error) {
 	text, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(TestsFile)))
 	if os.IsNotExist(err) {

@@ -33,6 +33,7 @@ type Neighbour[K any] struct {
 }
 
 // Index holds vectors with the same number of dimensions, by key. It is safe for concurrent use.
+// Memory for each vector: 4 bytes for each dimension, 128 for its sketch, and its key.
 type Index[K comparable] struct {
 	dims     int
 	rotation rotation
@@ -125,7 +126,7 @@ func (x *Index[K]) Len() int {
 	return len(x.keys)
 }
 
-// Vector returns the normalised vector of a key; nil if there is none.
+// Vector returns the normalised vector of a key; nil if there is none. The result is a copy.
 func (x *Index[K]) Vector(key K) []float32 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -137,7 +138,9 @@ func (x *Index[K]) Vector(key K) []float32 {
 }
 
 // Nearest returns up to top keys with the vectors most similar to q, the most similar first. In an
-// index above exactUpTo it is approximate, and may miss a key. Errors: those of Normal.
+// index above exactUpTo it is approximate, and may miss a key. Errors: those of Normal. Nil for a
+// top of 0 or less. The cost is O(n·dims) up to exactUpTo vectors, and above O(n) comparisons of
+// sketches and candidatesFor(top) exact ones. Searches run at the same time; writers wait for them.
 func (x *Index[K]) Nearest(q []float32, top int) ([]Neighbour[K], error) {
 	normal, err := Normal(q, x.dims)
 	if err != nil || top <= 0 {

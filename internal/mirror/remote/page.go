@@ -37,7 +37,8 @@ type encodedPage struct {
 }
 
 // decodePage returns the page in a response. It refuses lists that are too long and ambiguous JSON
-// before it decodes them.
+// before it decodes them. Memory stays in proportion to the body. Whether the page continues the
+// mirror's place is left to mirror.Rule.
 func decodePage(body []byte) (*sluice.ObservePage, error) {
 	if !json.Valid(body) {
 		return nil, json.Unmarshal(body, &json.RawMessage{}) //nolint:wrapcheck // it names the offset; the caller names the source

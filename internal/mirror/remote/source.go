@@ -32,12 +32,16 @@ type Fetcher interface {
 }
 
 // Source reads from other servers. All its requests for changes have the same form, so the source
-// cannot infer which paths a mirror wants or has (S3-137).
+// cannot infer which paths a mirror wants or has (S3-137). It is safe for concurrent use, keeps no
+// state, and does not repeat a request: the engine backs off.
 type Source struct{ Fetcher Fetcher }
 
 // Observe returns a page of the changes of a mirror's source after a sequence. Codes
 // Unauthenticated, Forbidden, CapabilityRequired and NotFound of the source; Unavailable; TooLarge;
 // Unprocessable if the response is not a page.
+//
+//	GET <source>/observe?since=420&limit=100&depth=full
+//	Authorization: Bearer <credential>
 func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
 	url := m.Source + "/observe?since=" + strconv.FormatUint(since, 10) + "&limit=" + strconv.Itoa(pageItems) + "&depth=" + string(m.Depth)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -57,7 +61,9 @@ func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string
 
 // CheckCredential returns an error (Forbidden) if a token permits more than reading, because a
 // mirror must not be able to write to its source (S3-142). Code Unprocessable if the source does
-// not know the token.
+// not know the token. It asks POST …/grants/verify of the source, with the token as the credential,
+// too. Codes InsecureURL, BlockedAddress and InvalidRequest for the URL; Unauthenticated,
+// Forbidden, NotFound and Unavailable of the source.
 func (s Source) CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error {
 	if err := s.Fetcher.Check(ctx, sluice.Endpoint{URL: m.Source}); err != nil {
 		return err
@@ -107,7 +113,8 @@ func (s Source) get(req *http.Request, credential string, most int64) ([]byte, e
 
 // refusal returns the error for an unsuccessful response. If the source is a Sluice server, the
 // error has the source's message. Its detail retry_after has the seconds for which an overloaded
-// source asks.
+// source asks. A message of another origin is cut to maxMessage bytes, because it reaches logs and
+// statuses.
 func refusal(head *http.Response, body []byte, now time.Time) error {
 	status := head.StatusCode
 	var is struct {

@@ -15,6 +15,8 @@ const maxCrashes = 1024
 //	crashed with several   → all are suspects, and sent again, each alone in a process
 //	crashed with one       → its attempt fails, and its later attempts are alone; the suspects beside it are cleared
 //	... again, and the worker has handled other events in between → the event is poison
+//
+// The pool's lock guards it. Memory is bounded by maxCrashes and the events in flight.
 type crashes struct {
 	suspects map[string]*suspicion // by event
 	alone    map[string]crash      // by event: crashes of workers that had no other event
@@ -51,7 +53,7 @@ func (c *crashes) mustBeAlone(event string) bool {
 }
 
 // crashed records the crash of a worker with its unanswered events, and returns the consequence,
-// which is the same for each of them.
+// which is the same for each of them. events must not be empty.
 func (c *crashes) crashed(events []string) blame {
 	if len(events) != 1 {
 		s := &suspicion{}

@@ -19,7 +19,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Approval is the stored record of an approved module.
+// Approval is the stored record of an approved module. It is stored under the name of the module,
+// one for all servers. The zero value is not valid: presence is the approval. The slices and maps
+// of a stored approval are not changed in place.
 type Approval struct {
 	Digest   string                 `json:"digest"`
 	Files    map[string]module.File `json:"files"` // null: too many
@@ -62,7 +64,8 @@ func (a *Approval) changed(now map[string]module.File) []string {
 	return module.Changed(a.Files, now)
 }
 
-// Options configure a Host.
+// Options configure a Host. Dirs, Copies, Log, Changed, Render and Publish are required if there
+// are directories.
 type Options struct {
 	Dirs   []string // each contains modules as subdirectories
 	Copies string   // directory in the data directory, for the copies of approved modules; an absolute path
@@ -81,7 +84,9 @@ type Options struct {
 	API     API
 }
 
-// Host finds and runs the modules of this server. Its methods are safe for concurrent use.
+// Host finds and runs the modules of this server. Its methods are safe for concurrent use. Lock
+// order: looking or settling, then mu, then the lock of a pool. No program runs, and no file is
+// read, while mu is held.
 type Host struct {
 	opts   Options
 	runner program.Runner
@@ -124,7 +129,9 @@ func New(opts Options) *Host {
 	}
 }
 
-// Open kills the programs that a killed server left behind, and removes their files.
+// Open kills the programs that a killed server left behind, and removes their files. Call it before
+// Run and Set, once. It kills by a mark in the environment of processes, so another server with
+// other copies is safe.
 func (h *Host) Open() error {
 	if len(h.opts.Dirs) == 0 {
 		return nil
@@ -163,7 +170,7 @@ func (h *Host) letIn() error {
 }
 
 // Found returns the module with a name as it is on this server. Codes NotFound; Unprocessable if it
-// is not loaded.
+// is not loaded. The module is as of the last scan: call LookAt before for the present files.
 func (h *Host) Found(name string) (*module.Module, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +184,8 @@ func (h *Host) Found(name string) (*module.Module, error) {
 	return is.module, nil
 }
 
-// List returns the modules that are on this server or approved, sorted by name.
+// List returns the modules that are on this server or approved, sorted by name. Never nil. A module
+// that is approved and not here has the state missing.
 func (h *Host) List() []sluice.Module {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,7 +267,8 @@ func ChangedReason(name string, files []string) string {
 	return "its files have changed since its approval" + shown + ": check them, then sluice module approve " + name
 }
 
-// Handlers returns the handlers of a module, with the subscriptions that an approval creates.
+// Handlers returns the handlers of a module, with the subscriptions that an approval creates. In
+// the order of the manifest. The URLs of endpoints are hidden in part.
 func Handlers(m *module.Module) []sluice.ModuleHandler {
 	all := make([]sluice.ModuleHandler, len(m.Manifest.Handlers))
 	for i := range m.Manifest.Handlers {

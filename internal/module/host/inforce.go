@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// InForce returns how this server runs programs; nil if it has no directories of modules.
+// InForce returns how this server runs programs; nil if it has no directories of modules. Call it
+// after Open, which finds out.
 func (h *Host) InForce() *sluice.ModuleHost {
 	if len(h.opts.Dirs) == 0 {
 		return nil

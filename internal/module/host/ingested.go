@@ -31,7 +31,9 @@ type Ingested struct {
 const publishTime = time.Minute
 
 // Publish publishes events of a handling. For an event of a test, which is not stored, it publishes
-// none.
+// none. The IDs of the events are derived from the handling (printedID), so a repeated attempt
+// meets its own events: within the dedup window the log recognises them, after it forgotten looks
+// for them.
 func (p Ingested) Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error) {
 	if of.Seq == 0 {
 		return 0, nil

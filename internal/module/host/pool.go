@@ -23,6 +23,9 @@ const maxBackoff = 10 * time.Second
 // after a time without events.
 //
 //	queue → a worker with a free place → answered, over its time, or back to the queue if the worker crashed
+//
+// mu guards the fields below it, and those of items and workers. Timers and goroutines of workers
+// take it; it is not held while a process is started, written to or waited for.
 type pool struct {
 	poolOptions
 
@@ -50,7 +53,8 @@ type poolOptions struct {
 	log     *slog.Logger
 }
 
-// item is an attempt in a pool: an event, its place in the pool and its result.
+// item is an attempt in a pool: an event, its place in the pool and its result. finish sets the
+// result once. over without an answer keeps the item in held: the worker may still be at it.
 type item struct {
 	event   string // ID
 	attempt int
@@ -97,7 +101,8 @@ func (p *pool) most() int {
 }
 
 // do has a worker handle an event, and returns the outcome. If the context is done first, it
-// returns early, though the worker may still handle the event.
+// returns early, though the worker may still handle the event. A retired pool, a timeout and a
+// cancellation are results with outcome Failed, not errors.
 func (p *pool) do(ctx context.Context, it *item) result {
 	it.result = make(chan result, 1)
 	p.mu.Lock()
@@ -288,7 +293,7 @@ func (p *pool) leave() {
 }
 
 // retire closes the pool to events and fails the queued ones. Workers finish the events that they
-// have, and are then stopped.
+// have, and are then stopped. It does not wait, and may be repeated.
 func (p *pool) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +306,7 @@ func (p *pool) retire() {
 }
 
 // wait returns when every worker of a retired pool has ended. When the context is done, it kills
-// the workers.
+// the workers. Call it after retire.
 func (p *pool) wait(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		p.mu.Lock()

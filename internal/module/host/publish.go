@@ -128,6 +128,8 @@ func (pub *publication) read() (p printed, err error) {
 
 // printedID returns the ID of the event on a line. It depends only on the handling and the line, so
 // a repeated attempt publishes nothing twice, and no program can choose the ID of another event.
+//
+//	mod-9f86d081884c7d659a2feaa0c55ad015
 func printedID(w *model.Handling, line int) string {
 	hash := sha256.New()
 	for _, part := range []string{w.Subscription, w.Namespace, w.Event, strconv.Itoa(line)} {
@@ -136,7 +138,8 @@ func printedID(w *model.Handling, line int) string {
 	return "mod-" + hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// blame adds to an error of publishing the line that caused it, if that is known.
+// blame adds to an error of publishing the line that caused it, if that is known. The index in the
+// details of an error counts the events, not the lines of the output.
 func (h *Host) blame(w *model.Handling, p printed, err error) error {
 	if at, ok := detail(err, "index"); ok && at < len(p.lines) {
 		return &refusedLine{line: p.places[at], text: p.lines[at], err: err}

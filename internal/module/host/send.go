@@ -40,7 +40,13 @@ const (
 
 // Send runs the program of a subscription on an event, as the attempt with the given number of its
 // delivery. It sets all fields of the attempt but the verdict. Exit codes determine the outcome
-// (module.OutcomeOf).
+// (module.OutcomeOf). If ctx ends, the program gets SIGTERM, after grace SIGKILL, and the outcome
+// is Failed. Body codes Unprocessable and TooLarge refuse the event. The environment of a program
+// has nothing of the server's own but the variables that its manifest names:
+//
+//	PATH LANG HOME TMPDIR TRACEPARENT  SLUICE_MODULE SLUICE_SUBSCRIPTION SLUICE_NAMESPACE
+//	SLUICE_URL SLUICE_TOKEN            SLUICE_EVENT_ID, _TYPE, _PATH, _SEQ, SLUICE_ATTEMPT,
+//	(with network and a declaration)   SLUICE_DEADLINE (a worker gets them in the line)
 func (h *Host) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
 	a := sluice.Attempt{Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number, StartedAt: h.opts.Now().UTC()}
 	defer shutdown.Sending(ctx)()
@@ -217,7 +223,8 @@ func variables(ev *sluice.Event, a *sluice.Attempt, timeout time.Duration) []str
 }
 
 // mask replaces the values of the named variables of the server's environment, and the given
-// secrets, in an output.
+// secrets, in an output. A secret that the program transforms, for example in base64, is not
+// recognised.
 func mask(output string, names []string, secrets ...string) string {
 	output = strings.ToValidUTF8(output, "\ufffd")
 	for _, secret := range secrets {

@@ -59,7 +59,8 @@ type Deps struct {
 	Serves func(ctx context.Context, key string) (string, error)
 }
 
-// Service approves and disables modules, and stops unsafe ones.
+// Service approves and disables modules, and stops unsafe ones. It is safe for concurrent use, also
+// on several servers: approvals are compared and set.
 type Service struct {
 	Deps
 
@@ -102,7 +103,9 @@ func (s *Service) servedBy(ctx context.Context, name string) string {
 // creates the subscriptions of the module, or changes and resumes them. The caller owns them.
 // Codes: NotFound; Unprocessable if it is not loaded; RevisionMismatch if its files have another
 // digest; Forbidden if it handles system events and the caller is not root (S4-33); those of
-// creating a subscription.
+// creating a subscription. Approving again resumes subscriptions and clears the mark of an unsafe
+// module. After an error the approval may be stored and some subscriptions missing: repeat it. Code
+// Conflict if the approval was changed concurrently.
 func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.Module, error) {
 	s.Host.LookAt(ctx, name)
 	m, err := s.Host.Found(name)
@@ -201,7 +204,8 @@ func (a *Approval) public() any {
 }
 
 // Disable stops the programs of a module. Its subscriptions pause, and keep their positions in the
-// log. Code NotFound if it is not approved.
+// log. Code NotFound if it is not approved. Attempts in flight end: workers finish the events that
+// they have. Repeating it is no error.
 func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, error) {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -237,7 +241,8 @@ func (s *Service) approved(ctx context.Context, name string) (*Approval, error) 
 }
 
 // Remove ends the approval of a module, and deletes its subscriptions. Code NotFound if it is not
-// approved.
+// approved. The subscriptions end first, so that none is left without an approval that lists it.
+// After an error repeat it. The files of the module stay.
 func (s *Service) Remove(ctx context.Context, name, by string) error {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -272,7 +277,8 @@ func (s *Service) tell(ctx context.Context, name string, revision uint64, kind s
 }
 
 // Changed suspends the subscriptions of a module whose files have changed. Use it as
-// Options.Changed.
+// Options.Changed. It may be called on each server that has the changed files; suspending twice
+// does nothing.
 func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) error {
 	for _, id := range a.Subscriptions {
 		if err := s.Subscriptions.Suspend(ctx, id, ChangedReason(name, files)); err != nil {

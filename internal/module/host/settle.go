@@ -14,7 +14,8 @@ import (
 )
 
 // Set applies the approval of a module on this server; nil revokes it. When Set returns, the module
-// is ready to run if it may run.
+// is ready to run if it may run. It copies the files, so it takes as long as the module is large.
+// The watch of the approvals calls it on every server, for each change.
 func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 	h.mu.Lock()
 	if a == nil {
@@ -113,7 +114,9 @@ func (h *Host) mayRun(name, digest string) bool {
 	return ok && !a.stopped() && a.Digest == digest && h.found[name].digest() == digest // not a secret: of files
 }
 
-// enter copies a module and makes it ready, if it still may run after the copying.
+// enter copies a module and makes it ready, if it still may run after the copying. The digest is
+// written before the module is ready: after a crash in between, a later change is still recognised
+// as one.
 func (h *Host) enter(ctx context.Context, m *module.Module) {
 	ready, err := h.copy(m)
 	if err == nil {

@@ -61,14 +61,16 @@ func (m *marked) take() []string {
 }
 
 // Marked notes that a producer is marked as unsafe. It returns at once; Run stops the producer's
-// module.
+// module. Marks of one module before Run takes them count once.
 func (s *Service) Marked(producer string) {
 	if name, ok := sluice.ModuleOf(producer); ok {
 		s.marked.add(name)
 	}
 }
 
-// Run stops the modules that are marked, until the context is done.
+// Run stops the modules that are marked, until the context is done. It returns nil. A module that
+// cannot be stopped is tried again until ctx ends, with pauses of up to 10 s; meanwhile others
+// wait.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {

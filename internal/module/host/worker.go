@@ -126,7 +126,8 @@ func (p *pool) notReady(w *worker) {
 }
 
 // ended removes a worker that has ended. If the worker was not asked to end, the next one is
-// started only after a pause.
+// started only after a pause. Events go back to the queue with their attempt, unless crashes blames
+// them: an attempt counts only if the event itself was at fault.
 func (p *pool) ended(w *worker, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

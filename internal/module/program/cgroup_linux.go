@@ -26,7 +26,11 @@ const (
 
 // Cgroup is the control group (version 2) that the administrator has delegated to this server. Each
 // program has a group of its own below it, which limits the memory and the number of all its
-// processes together, and with which all of them end.
+// processes together, and with which all of them end. nil stands for none; its methods may be
+// called. It is safe for concurrent use.
+//
+//	<delegated>/server/               this process
+//	<delegated>/run-<pid>-<number>/   a program and all processes that it has started
 type Cgroup struct {
 	dir          string
 	memory, pids bool // controllers that the groups below it have
@@ -39,7 +43,7 @@ type Cgroup struct {
 // OpenCgroup returns the control group that was delegated to this process; nil if none was. Systemd
 // delegates one with Delegate=, and container engines do with a control group namespace. OpenCgroup
 // moves the process into a group below it, and ends the programs that a killed server has left
-// there.
+// there. Every call returns the same group, because a process moves only once.
 func OpenCgroup() (*Cgroup, error) { return ofThisProcess() }
 
 var ofThisProcess = sync.OnceValues(openDelegated) //nolint:gochecknoglobals // the process has one group
@@ -212,7 +216,8 @@ func (c *Cgroup) group(l Limits) (*group, error) {
 
 // enter moves a program that has just started into the group, with the processes that it has
 // started meanwhile. Starting it in the group would take the call clone3, which programs, and so
-// the thread that starts them, are denied.
+// the thread that starts them, are denied. Between its start and this call the program is bounded
+// only by its resource limits.
 func (g *group) enter(pid int) error {
 	if g == nil {
 		return nil

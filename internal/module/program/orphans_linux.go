@@ -25,7 +25,8 @@ const (
 
 // orphans ends the processes that programs leave behind. This process is a subreaper (see
 // prctl(2)): it adopts each descendant of a program that loses its parent, even one that has left
-// its process group and session. An adopted process that belongs to no running program is ended.
+// its process group and session. An adopted process that belongs to no running program is ended. mu
+// guards the maps. There is one for the whole process, because Linux has one set of children.
 type orphans struct {
 	adopt sync.Once
 
@@ -58,7 +59,8 @@ func (o *orphans) began(pid int) {
 	o.sessions[pid] = true
 }
 
-// ended ends the processes that a program has left behind. Call it after the program has ended.
+// ended ends the processes that a program has left behind. Call it after the program has ended. It
+// waits up to orphanTime for the end of all orphans, those of other programs included.
 func (o *orphans) ended(pid int, mark string) {
 	o.mu.Lock()
 	delete(o.sessions, pid)

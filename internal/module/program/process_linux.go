@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/internal/module"
 )
 
-// Process is a program that runs until it ends or is stopped.
+// Process is a program that runs until it ends or is stopped. Its methods are safe for concurrent
+// use. Only one goroutine may write to In, and one read from Out.
 type Process struct {
 	In  *os.File // standard input; before the end, only its writer closes it
 	Out *os.File // standard output; it ends soon after the process
@@ -31,7 +32,9 @@ type Process struct {
 
 // Start starts a program with the restrictions of Run, and returns at once. It ignores the
 // program's Input and Timeout. No process that the program has started outlives it, and if this
-// process is killed, so is the program. The caller must call Close once Done is closed.
+// process is killed, so is the program. The caller must call Close once Done is closed. After an
+// error nothing runs and nothing need be closed. A program that could not enter its control group
+// is killed, and says why in its log.
 func (r *Runner) Start(p Program) (*Process, error) {
 	within, err := r.Cgroup.group(p.Limits)
 	if err != nil {
@@ -84,7 +87,8 @@ type remains struct {
 }
 
 // wait reads the log of a process until the process has ended, and ends the processes that it left
-// behind.
+// behind. The lock is held from the kill to pid = 0, so that Stop and Kill never signal an ID that
+// was used again.
 func (p *Process) wait(cmd *exec.Cmd, of remains) {
 	logged := make(chan struct{})
 	go func() {
@@ -119,7 +123,7 @@ func (p *Process) Done() <-chan struct{} { return p.ended }
 func (p *Process) Exit() module.Exit { return p.exit }
 
 // Stop asks the process to end (SIGTERM to its group), and kills it after the grace period. It does
-// not wait.
+// not wait. Repeating it, or stopping a process that has ended, does nothing.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/internal/module"
 )
 
-// Program is one run of a program.
+// Program is one run of a program. Timeout must be positive for Run.
 type Program struct {
 	Path  string   // of the file
 	Args  []string // without the program's name
@@ -39,7 +39,7 @@ type Limits struct {
 	TempFiles uint64        // files and directories in the temporary directory
 }
 
-// Result is the result of a run.
+// Result is the result of a run. Output and Printed may be cut within a character.
 type Result struct {
 	Exit      module.Exit
 	Output    string // standard output and error, in the order in which they arrived
@@ -70,7 +70,8 @@ const (
 )
 
 // output keeps the first most bytes that are written to it, and drops the others. It never fails a
-// write: the timeout ends a program that writes without end.
+// write: the timeout ends a program that writes without end. It is safe for concurrent use, because
+// standard output and standard error are copied by a goroutine each.
 type output struct {
 	mu   sync.Mutex
 	most int

@@ -22,7 +22,8 @@ type User struct {
 	UID, GID uint32
 }
 
-// Runner runs programs. The zero value runs them as the server's user.
+// Runner runs programs. The zero value runs them as the server's user. It is safe for concurrent
+// use.
 type Runner struct {
 	As     *User   // nil: the server's user
 	Cgroup *Cgroup // nil: programs have no control groups
@@ -37,7 +38,8 @@ const drain = time.Second
 // Run runs a program to its end, and returns how it ended. When the context is done or the timeout
 // is over, Run asks the program to end (SIGTERM to its group), and kills it after the grace period.
 // No process that the program has started outlives it, and if this process is killed, so is the
-// program. The error says why the program could not be started.
+// program. The error says why the program could not be started. With an error, the Result may still
+// say how the program ended, if it ran outside its control group.
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	reaped := make(chan struct{})
 	defer close(reaped)
@@ -204,7 +206,7 @@ func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timed
 	return ctx.Err() == nil
 }
 
-// limit sets the limits of a process that has just been started.
+// limit sets the limits of a process that has just been started. RLIMIT_CPU counts whole seconds.
 func limit(pid int, l Limits) error {
 	all := map[int]uint64{
 		unix.RLIMIT_AS: l.Memory, unix.RLIMIT_CPU: uint64(l.Processor.Seconds()), unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_FSIZE: l.FileSize,

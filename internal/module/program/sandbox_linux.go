@@ -10,7 +10,9 @@ import (
 
 // restrict removes rights that a program does not need from the calling thread and the processes
 // that it starts: rights from set-user-ID files, access to other files, and the network. It skips
-// restrictions that the kernel does not support (see InForce).
+// restrictions that the kernel does not support (see InForce). It cannot be undone, so the thread
+// must end with the program. The order matters: Landlock needs no_new_privs, changing the user
+// needs rights that the filter of calls leaves, and the filter comes last.
 func restrict(p Program, as *User) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -104,7 +106,8 @@ func scopesSignals(version int) bool {
 }
 
 // confine restricts the calling thread to the files of the system, the module and the temporary
-// directory.
+// directory. The temporary directory is writable and not executable: a program cannot run a file
+// that it has made.
 func confine(p Program) error {
 	if landlock() == 0 {
 		return nil

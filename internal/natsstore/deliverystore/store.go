@@ -3,15 +3,15 @@
 //
 // The messages and records of a subscription s1 in the namespace shop, without a prefix:
 //
-//	stream ATTEMPTS   attempts.shop.s1          a block: attempts in JSON, one a line (0041)
-//	stream DEAD       dead.shop.s1.<…>          a dead letter; one for each delivery
-//	bucket lanes      s1.p.<path>               a parked lane with ordering path; s1.e.<seq> with
-//	                                            none, s1.a with all
-//	                  =lookout.s1               up to where its events are accounted for
-//	                  =health.s1                its breaker and problems; none: healthy
-//	                  =cursor.shop.<shard>      the cursor of the shared reader
-//	                  =replay.r1.p.<path>       a parked lane of the replay r1
-//	bucket replays    s1.r1                     a replay
+//	stream ATTEMPTS     attempts.shop.s1          a block: attempts in JSON, one a line (0041)
+//	stream DEADLETTERS  dead.shop.s1.<…>          a dead letter; one for each delivery
+//	bucket lanes        s1.p.<path>               a parked lane with ordering path; s1.e.<seq> with
+//	                                              none, s1.a with all
+//	                    =lookout.s1                up to where its events are accounted for
+//	                    =health.s1                its breaker and problems; none: healthy
+//	                    =cursor.shop.<shard>      the cursor of the shared reader
+//	                    =replay.r1.p.<path>       a parked lane of the replay r1
+//	bucket replays      s1.r1                     a replay
 //
 // A record of a subscription has its start (Began or CreatedAt), because an ID can be used again
 // after the subscription was deleted: readers ignore, or delete, records with another start.
