@@ -34,6 +34,8 @@ type NATS struct {
 	Subject string `json:"subject"` // begins all subjects of events; namespace and path follow
 }
 
+// capabilities answers GET /v1/capabilities for every authenticated caller: the features and limits
+// by which clients decide. It names no namespace that the caller may not see.
 func (s *Server) capabilities(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "namespace"); err != nil {
 		return err
@@ -79,6 +81,7 @@ func (s *Server) features() map[string]bool {
 	return all
 }
 
+// limits returns the bounds by name: bytes, counts, or hops, as the name says.
 func (s *Server) limits() map[string]int64 {
 	limits := map[string]int64{
 		"path_bytes":      sluice.MaxPathBytes,

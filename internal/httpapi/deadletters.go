@@ -69,6 +69,8 @@ type deadLetterList struct {
 }
 
 // listDeadLetters lists a subscription's dead letters without their events, newest first (S4-53).
+// It answers GET …/dead-letters. Letters of hidden events are left out of the page, and counted in
+// the total.
 func (s *Server) listDeadLetters(c echo.Context) error {
 	ctx := c.Request().Context()
 	q, err := parseDeadLetterQuery(c)
@@ -114,7 +116,8 @@ func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
 	return q, err
 }
 
-// getDeadLetter shows a dead letter with its event and its attempts.
+// getDeadLetter shows a dead letter with its event and its attempts. It answers GET
+// …/dead-letters/{event}. Attempts are those that the log still has. A hidden event looks missing.
 func (s *Server) getDeadLetter(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub, event, err := s.ofEvent(c)
@@ -162,6 +165,8 @@ func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
 	return subscriptionOf(c), event, err
 }
 
+// discardDeadLetter answers DELETE …/dead-letters/{event} with 204. The event stays in the log.
+// Code NotFound, also for a repetition.
 func (s *Server) discardDeadLetter(c echo.Context) error {
 	sub, event, err := s.ofEvent(c)
 	if err != nil {
@@ -217,7 +222,9 @@ type redrive struct {
 }
 
 // redriveDeadLetters starts a replay of dead letters (S4-53). Dead letters without a sendable event
-// stay.
+// stay. It answers POST …/dead-letters/redrive with 202. A letter is deleted once its event is
+// delivered, so an interrupted redrive can be repeated. Codes NotFound, with the detail missing;
+// Conflict if no letter can be redriven, with the detail skipped; QuotaExceeded.
 func (s *Server) redriveDeadLetters(c echo.Context) error {
 	ctx := c.Request().Context()
 	var req redriveRequest

@@ -23,7 +23,8 @@ type deliveryList struct {
 	NextCursor string             `json:"next_cursor"`
 }
 
-// listDeliveries lists a subscription's deliveries, newest first (S0-85).
+// listDeliveries lists a subscription's deliveries, newest first (S0-85). It answers GET
+// …/deliveries. A page may be short because of hidden events and have a next one.
 func (s *Server) listDeliveries(c echo.Context) error {
 	ctx := c.Request().Context()
 	q, err := parseDeliveryQuery(c)
@@ -99,7 +100,9 @@ func parseSince(q *explain.Query, text string) error {
 	return nil
 }
 
-// getDelivery explains the delivery of an event, with or without attempts.
+// getDelivery explains the delivery of an event, with or without attempts. It answers GET
+// …/deliveries/{event}, by ID or sequence. Codes NotFound; QuotaExceeded if the filter costs more
+// than the caller may spend.
 func (s *Server) getDelivery(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub := subscriptionOf(c)
@@ -144,7 +147,8 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 }
 
 // retryDelivery retries the delivery of an event. The head of a parked lane is sent immediately,
-// any other event by a replay.
+// any other event by a replay. It answers POST …/deliveries/{event}/retry with 202 and the replay.
+// Codes NotFound; Conflict if the event cannot be sent; QuotaExceeded.
 func (s *Server) retryDelivery(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
@@ -169,6 +173,8 @@ func (s *Server) probeSubscription(c echo.Context) error { return s.actOnAll(c, 
 // retryLanes makes all parked lanes due at once.
 func (s *Server) retryLanes(c echo.Context) error { return s.actOnAll(c, Retrier.RetryLanes) }
 
+// actOnAll performs an act on a subscription for POST …/probe and …/retry, with 202 and the replay.
+// Code Conflict unless the subscription is active.
 func (s *Server) actOnAll(c echo.Context, act func(Retrier, context.Context, *sluice.Subscription, string) (sluice.Replay, error)) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
@@ -183,6 +189,7 @@ func (s *Server) actOnAll(c echo.Context, act func(Retrier, context.Context, *sl
 	return c.JSON(http.StatusAccepted, replay)
 }
 
+// actOnDelivery performs an act on the delivery of an event that the caller may see.
 func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error)) error {
 	ctx := c.Request().Context()
 	sub := subscriptionOf(c)

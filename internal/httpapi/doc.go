@@ -2,4 +2,15 @@
 // codes, and the OpenAPI document that describes them. A handler reads the request, makes one call
 // and writes the response; errors become responses in one place. Domain decisions are made
 // elsewhere.
+//
+// A request passes these stages, each of which can end it with an error:
+//
+//	observe ─► authenticate ─► fits ─► guard: the route's demand, room, Idempotency-Key ─► handler
+//	   ▲                                                                                     │
+//	   └──── one place turns errors into responses, and logs one line ◄──────────────────────┘
+//
+// All routes are in routes.go and in Routes of the sub-packages, each with its demand. The comment
+// of a handler names the codes beyond those of every request: Unauthenticated, CapabilityRequired
+// or Forbidden by the demand, InvalidRequest for a parameter or body, TooLarge, QuotaExceeded for
+// guessed tokens, and Unavailable while permissions have not loaded or the store does not answer.
 package httpapi

@@ -73,7 +73,9 @@ type deliveryRun struct {
 }
 
 // listEventDeliveries shows the outcome of an event for every subscription that the caller manages,
-// and the causes and consequences of the event.
+// and the causes and consequences of the event. It answers GET
+// /v1/namespaces/{ns}/events/{event}/deliveries: a page of push subscriptions by ID, which ends
+// early after storyTime. A hidden event looks missing.
 func (s *Server) listEventDeliveries(c echo.Context) error {
 	p, err := httpkit.PageOf(c)
 	if err != nil {

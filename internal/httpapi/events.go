@@ -16,6 +16,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// listEvents answers GET /v1/namespaces/{ns}/events for callers that may read some path: a page of
+// the visible events in log order. A page may be shorter than the limit and not the last. A cursor
+// that names a hidden event is NotFound, as a missing one is (C14). Codes NotFound; WindowExceeded.
 func (s *Server) listEvents(c echo.Context) error {
 	q, err := eventQuery(c)
 	if err != nil {
@@ -58,6 +61,7 @@ func appendGaps(b []byte, gaps []sluice.Gap) []byte {
 	return b
 }
 
+// appendEvents appends a JSON array of events, "[]" for none.
 func appendEvents(b []byte, events []sluice.Event) []byte {
 	b = append(b, '[')
 	for i := range events {
@@ -69,6 +73,7 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 	return append(b, ']')
 }
 
+// eventQuery parses the parameters. Since and until keep their text: the log resolves event IDs.
 func eventQuery(c echo.Context) (model.EventQuery, error) {
 	q := model.EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
 	p, err := httpkit.PageOf(c, "pattern", "types", "since", "until")
@@ -96,7 +101,8 @@ func eventQuery(c echo.Context) (model.EventQuery, error) {
 	return q, err
 }
 
-// getEvent finds an event by its sequence, or else by its id. An id may be a number, too.
+// getEvent finds an event by its sequence, or else by its id. An id may be a number, too. A hidden
+// event looks missing (C14). The body is a CloudEvent in structured mode, with the data unchanged.
 func (s *Server) getEvent(c echo.Context) error {
 	name, err := httpkit.Param(c, "event")
 	if err != nil {
@@ -112,6 +118,8 @@ func (s *Server) getEvent(c echo.Context) error {
 	return c.Blob(http.StatusOK, cloudevent.StructuredType, event.AppendJSON(nil))
 }
 
+// findEvent returns the event without a check of access. Codes NotFound; WindowExceeded for a
+// sequence before the oldest event.
 func (s *Server) findEvent(ctx context.Context, ns, name string) (sluice.Event, error) {
 	if seq, err := strconv.ParseUint(name, 10, 64); err == nil {
 		event, err := s.opts.Log.EventAt(ctx, ns, seq)

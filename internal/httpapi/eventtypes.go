@@ -43,6 +43,8 @@ type eventTypeRequest struct {
 	StaticLabels  map[string]string `json:"static_labels"`
 }
 
+// putEventType answers PUT /v1/namespaces/{ns}/event-types/{type} for admins: 201 for a new type,
+// else 200. All fields are replaced. If-Match fences it: RevisionMismatch.
 func (s *Server) putEventType(c echo.Context) error {
 	var req eventTypeRequest
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -70,6 +72,7 @@ func (s *Server) putEventType(c echo.Context) error {
 	return c.JSON(http.StatusOK, stored)
 }
 
+// getEventType answers GET …/event-types/{type} for callers that may know the namespace.
 func (s *Server) getEventType(c echo.Context) error {
 	name, err := httpkit.Param(c, "type")
 	if err != nil {
@@ -83,6 +86,8 @@ func (s *Server) getEventType(c echo.Context) error {
 	return c.JSON(http.StatusOK, t)
 }
 
+// deleteEventType answers DELETE …/event-types/{type} for admins. Stored events stay; a strict
+// catalogue refuses further ones (S4-64). Codes NotFound; RevisionMismatch.
 func (s *Server) deleteEventType(c echo.Context) error {
 	revision, err := httpkit.IfMatch(c)
 	if err != nil {

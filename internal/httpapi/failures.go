@@ -44,7 +44,7 @@ func newFailures(burst int, every time.Duration) *failures {
 }
 
 // blocked reports whether the address has failed too often to get a detailed response, and if so,
-// when one more failure is allowed.
+// when one more failure is allowed. retryAfter is above 0 then. It counts nothing.
 func (f *failures) blocked(addr netip.Addr, now time.Time) (retryAfter time.Duration, yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

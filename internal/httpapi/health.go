@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// healthz reports that the process responds.
+// healthz reports that the process responds. It asks nothing else, so a broken store does not get
+// the process restarted.
 func (s *Server) healthz(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
 }
@@ -21,7 +22,7 @@ type readiness struct {
 }
 
 // readyz reports whether requests can be served: NATS and JetStream respond, and the disk accepts
-// writes.
+// writes. Code Unavailable otherwise.
 func (s *Server) readyz(c echo.Context) error {
 	if err := s.opts.Ready(c.Request().Context()); err != nil {
 		return err
@@ -33,6 +34,7 @@ func (s *Server) readyz(c echo.Context) error {
 	return c.JSON(http.StatusOK, is)
 }
 
+// storageLevel returns the level of the store; ample if it is not watched.
 func (s *Server) storageLevel() sluice.StorageLevel {
 	if s.opts.Room == nil {
 		return sluice.StorageAmple

@@ -19,7 +19,9 @@ type healthList struct {
 	NextCursor    string                      `json:"next_cursor"`
 }
 
-// listHealth lists the subscriptions that the caller manages by their health, worst first.
+// listHealth lists the subscriptions that the caller manages by their health, worst first. It
+// answers GET /v1/health/subscriptions. Callers share one view of the store, which may be seconds
+// old.
 func (s *Server) listHealth(c echo.Context) error {
 	p, err := httpkit.PageOf(c, "namespace", "health", "sparkline")
 	if err != nil {

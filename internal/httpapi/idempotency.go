@@ -46,6 +46,11 @@ const (
 
 // once serves a POST with an Idempotency-Key at most once: for a day, the same request from the
 // same caller gets the first response. Errors are not stored, so a repeated request is tried again.
+// The stored record goes through these states; a replica that dies leaves the second one:
+//
+//	none ─► in flight ─┬─ success ─► response, for a day
+//	  ▲                ├─ 5 min ───► in flight, of a repetition
+//	  └──── error ─────┘
 func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	given := c.Request().Header.Values(headerIdempotencyKey)
 	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") || opensSession(c) {

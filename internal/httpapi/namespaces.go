@@ -23,6 +23,9 @@ type namespaceRequest struct {
 	Catalogue   sluice.Catalogue `json:"catalogue"`
 }
 
+// putNamespace answers PUT /v1/namespaces/{ns} for admins: 201 for a new namespace, else 200. All
+// settings are replaced except an absent label. If-Match fences it: RevisionMismatch. A shorter
+// retention deletes events.
 func (s *Server) putNamespace(c echo.Context) error {
 	var req namespaceRequest
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -70,6 +73,7 @@ func (s *Server) shownNamespace(c echo.Context, ns sluice.Namespace) sluice.Name
 	return ns
 }
 
+// getNamespace answers GET /v1/namespaces/{ns} for callers that may know that it exists.
 func (s *Server) getNamespace(c echo.Context) error {
 	ns, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns"))
 	if err != nil {
@@ -79,6 +83,9 @@ func (s *Server) getNamespace(c echo.Context) error {
 	return c.JSON(http.StatusOK, s.shownNamespace(c, ns))
 }
 
+// deleteNamespace answers DELETE /v1/namespaces/{ns} for admins. The grants end first, then all
+// that sends events is removed, then the log; it can be repeated after an error. Codes NotFound;
+// Conflict for the default one.
 func (s *Server) deleteNamespace(c echo.Context) error {
 	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns"), httpkit.By(c)); err != nil {
 		return err

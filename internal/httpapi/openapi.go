@@ -35,6 +35,7 @@ func newPages(version string) pages {
 	}
 }
 
+// openapi answers GET /openapi.yaml without a token; openapiJSON has the same document.
 func (s *Server) openapi(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", openapiDocument)
 }

@@ -17,6 +17,7 @@ import (
 )
 
 // overview sums up the subscriptions that the caller manages. Pages ask for it every few seconds.
+// It answers GET /v1/overview. Server is set for admins of everything only.
 func (s *Server) overview(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "namespace"); err != nil {
 		return err

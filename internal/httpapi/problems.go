@@ -29,7 +29,8 @@ type problemList struct {
 	NextCursor string                      `json:"next_cursor"`
 }
 
-// listProblems lists the problems of the subscriptions that the caller manages.
+// listProblems lists the problems of the subscriptions that the caller manages. It answers GET
+// /v1/problems: the open ones first, and of one state the oldest first.
 func (s *Server) listProblems(c echo.Context) error {
 	p, err := httpkit.PageOf(c, "namespace", "subscription", "state")
 	if err != nil {
@@ -101,7 +102,9 @@ func (s *Server) getProblem(c echo.Context) error {
 	return c.JSON(http.StatusOK, s.shownProblem(c, &f))
 }
 
-// patchProblem acknowledges, ignores or reopens a problem, or changes its note.
+// patchProblem acknowledges, ignores or reopens a problem, or changes its note. It answers PATCH
+// /v1/problems/{problem} for callers that manage the subscription. Codes NotFound; Conflict if it
+// is resolved.
 func (s *Server) patchProblem(c echo.Context) error {
 	f, err := s.managedProblem(c)
 	if err != nil {

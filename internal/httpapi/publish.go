@@ -14,6 +14,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// publish answers POST /v1/namespaces/{ns}/events: 201 with the positions when JetStream has stored
+// the events, or 202 for an event with a time in the future. A batch is stored as a whole or not at
+// all. A repeated event ID within the dedup window is a duplicate and no error. Codes: those of
+// ingest.Admit, among them UnknownEventType and InvalidEventData (S4-64), EventLoopDetected (S4-82)
+// and QuotaExceeded; Conflict for an ID that belongs to another event.
 func (s *Server) publish(c echo.Context) error {
 	data, err := httpkit.Body(c)
 	if err != nil {

@@ -11,7 +11,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// startReplay replays past events, or counts them with dry_run.
+// startReplay replays past events, or counts them with dry_run. It answers POST …/replay with 202
+// as soon as the replay is stored. Events go out beside the live ones, with their IDs, so receivers
+// recognize them (S0-39). A dry run is a trial, of which a principal has one at a time. Codes:
+// those of Registry.Replay.
 func (s *Server) startReplay(c echo.Context) error {
 	var req struct {
 		From     json.RawMessage `json:"from"` // a string, or a number for a sequence
@@ -58,6 +61,7 @@ type replayList struct {
 	NextCursor string          `json:"next_cursor"` // always empty: all replays fit on one page
 }
 
+// listReplays answers GET …/replays, newest first, with the ended ones that are kept.
 func (s *Server) listReplays(c echo.Context) error {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return err
@@ -69,6 +73,7 @@ func (s *Server) listReplays(c echo.Context) error {
 	return c.JSON(http.StatusOK, replayList{Replays: all})
 }
 
+// getReplay answers GET …/replays/{replay}. Code NotFound.
 func (s *Server) getReplay(c echo.Context) error {
 	rep, err := s.opts.Registry.GetReplay(c.Request().Context(), c.Param("id"), c.Param("replay"))
 	if err != nil {
@@ -77,6 +82,8 @@ func (s *Server) getReplay(c echo.Context) error {
 	return c.JSON(http.StatusOK, rep)
 }
 
+// cancelReplay answers POST …/replays/{replay}/cancel. Deliveries in flight are completed; a replay
+// that has ended keeps its state.
 func (s *Server) cancelReplay(c echo.Context) error {
 	rep, err := s.opts.Registry.CancelReplay(c.Request().Context(), c.Param("id"), c.Param("replay"), httpkit.By(c))
 	if err != nil {

@@ -16,6 +16,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// listState answers GET /v1/namespaces/{ns}/state for callers that may read some path: a page of
+// the latest visible event on each path, all at one sequence, which the cursor repeats. Callers
+// evaluate expressions one after another. Codes NotFound; WindowExceeded; Unprocessable for an
+// expression that costs too much.
 func (s *Server) listState(c echo.Context) error {
 	q, err := stateQuery(c)
 	if err != nil {
@@ -95,6 +99,7 @@ func stateCursor(at, after uint64) string {
 	return strconv.FormatUint(at, 10) + "." + strconv.FormatUint(after, 10)
 }
 
+// The cursor is "SEQ.AFTER", such as "812.40", with after from 1 to seq. Code InvalidRequest.
 func parseStateCursor(text string) (at, after uint64, err error) {
 	first, second, _ := strings.Cut(text, ".")
 	at, err = strconv.ParseUint(first, 10, 64)
@@ -107,6 +112,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 	return at, after, nil
 }
 
+// stateQuery parses the parameters except those of the filter.
 func stateQuery(c echo.Context) (q model.StateQuery, err error) {
 	if err = httpkit.OnlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, httpkit.FilterParams()...)...); err != nil {
 		return q, err

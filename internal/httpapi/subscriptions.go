@@ -23,6 +23,7 @@ type shown struct {
 	Secret string `json:"secret,omitempty"`
 }
 
+// render sends a subscription with its last attempt and its revision as the ETag.
 func (s *Server) render(c echo.Context, code int, sub *sluice.Subscription) error {
 	if err := s.date(c, sub); err != nil {
 		return err
@@ -51,6 +52,10 @@ func (s *Server) date(c echo.Context, sub *sluice.Subscription) error {
 	return err
 }
 
+// createSubscription answers POST /v1/subscriptions, also below a namespace (S0-07): 201 with the
+// secret for a new subscription, 200 without it for a duplicate by idempotency_key or structure
+// (S0-26 to S0-28). The mode mirror creates a mirror. The registry checks access before it stores
+// anything (S0-54, S0-55). Codes: those of Registry.Create.
 func (s *Server) createSubscription(c echo.Context) error {
 	body, err := httpkit.JSONBody(c)
 	if err != nil {
@@ -73,6 +78,9 @@ func (s *Server) createSubscription(c echo.Context) error {
 	return s.made(c, sub, created)
 }
 
+// putSubscription answers PUT /v1/subscriptions/{id}: as createSubscription, under the caller's ID.
+// Code SubscriptionDiffers if the ID has another configuration (C09). It never changes a
+// subscription.
 func (s *Server) putSubscription(c echo.Context) error {
 	body, err := httpkit.JSONBody(c)
 	if err != nil {
@@ -92,6 +100,7 @@ func (s *Server) putSubscription(c echo.Context) error {
 	return s.made(c, sub, created)
 }
 
+// made sends a subscription with its URL in Location: 201 if it was created, else 200.
 func (s *Server) made(c echo.Context, sub *sluice.Subscription, created bool) error { //nolint:revive // created is a result on its way
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/subscriptions/"+sub.ID)
 	if created {
@@ -110,6 +119,9 @@ type subscriptionList struct {
 // parameter, "" for all.
 func namespaceOf(c echo.Context) string { return cmp.Or(c.Param("ns"), c.QueryParam("namespace")) }
 
+// listSubscriptions answers GET /v1/subscriptions and GET /v1/namespaces/{ns}/subscriptions: a page
+// of those that the caller manages (S0-08, C16), newest first, or by ID with order=id, which is
+// stable while others are created. Mirrors are listed with mode=mirror only.
 func (s *Server) listSubscriptions(c echo.Context) error {
 	params := []string{"namespace", "mode", "state", "order", "source"}
 	if c.Param("ns") != "" {
@@ -159,11 +171,15 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
+// getSubscription answers GET /v1/subscriptions/{id} (S0-09). SubscriptionMissing also means that
+// the caller does not manage it (S0-86), here and in all routes below {id}.
 func (s *Server) getSubscription(c echo.Context) error {
 	sub := subscriptionOf(c)
 	return s.render(c, http.StatusOK, sub)
 }
 
+// patchSubscription answers PATCH /v1/subscriptions/{id} with a JSON merge patch, for admins of the
+// namespace (S4-69). If-Match fences it: RevisionMismatch. Codes: those of Registry.Patch.
 func (s *Server) patchSubscription(c echo.Context) error {
 	revision, err := httpkit.IfMatch(c)
 	if err != nil {
@@ -180,6 +196,9 @@ func (s *Server) patchSubscription(c echo.Context) error {
 	return s.render(c, http.StatusOK, sub)
 }
 
+// deleteSubscription answers DELETE /v1/subscriptions/{id} with 204 (S0-10, C39). A repetition gets
+// SubscriptionMissing. After another error the subscription is cancelled, and the request can be
+// repeated.
 func (s *Server) deleteSubscription(c echo.Context) error {
 	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), httpkit.By(c)); err != nil {
 		return err
@@ -187,6 +206,8 @@ func (s *Server) deleteSubscription(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// pauseSubscription answers POST …/pause. It is idempotent: a paused, disabled or suspended one is
+// returned unchanged. Code Conflict for a cancelled one.
 func (s *Server) pauseSubscription(c echo.Context) error {
 	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"), httpkit.By(c))
 	if err != nil {
@@ -195,6 +216,8 @@ func (s *Server) pauseSubscription(c echo.Context) error {
 	return s.render(c, http.StatusOK, sub)
 }
 
+// resumeSubscription answers POST …/resume, for a paused, disabled or suspended subscription. It is
+// idempotent. Code Conflict for a cancelled one.
 func (s *Server) resumeSubscription(c echo.Context) error {
 	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"), httpkit.By(c))
 	if err != nil {
@@ -203,6 +226,8 @@ func (s *Server) resumeSubscription(c echo.Context) error {
 	return s.render(c, http.StatusOK, sub)
 }
 
+// rotateSecret answers POST …/secret/rotate with the new secret, which no later response has (C36).
+// It is not idempotent without an Idempotency-Key. Code Conflict for a cancelled subscription.
 func (s *Server) rotateSecret(c echo.Context) error {
 	var req struct {
 		Overlap *sluice.Duration `json:"overlap"`
@@ -221,6 +246,8 @@ func (s *Server) rotateSecret(c echo.Context) error {
 	return s.render(c, http.StatusOK, sub)
 }
 
+// seekSubscription answers POST …/seek. It counts as a send, because past events may be delivered
+// again. Codes: those of Registry.Seek; QuotaExceeded.
 func (s *Server) seekSubscription(c echo.Context) error {
 	var req struct {
 		To json.RawMessage `json:"to"` // a string, or a number for a sequence
@@ -248,6 +275,9 @@ func placeIn(value json.RawMessage) string {
 	return string(value)
 }
 
+// testSubscription answers POST …/test with the attempt: 200 also for a failed one, because the
+// request was made. A success counts as a probe for an open breaker. Codes Conflict for a cancelled
+// subscription; QuotaExceeded; Unprocessable for a type without an example.
 func (s *Server) testSubscription(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
@@ -293,6 +323,8 @@ func (s *Server) sample(c echo.Context, namespace string) (eventType string, dat
 	return req.Type, schema.Examples[0], nil
 }
 
+// subscriptionStatus answers GET …/status. The numbers are read now, and cost requests to the
+// store.
 func (s *Server) subscriptionStatus(c echo.Context) error {
 	sub := subscriptionOf(c)
 	if sub.Mode == sluice.Wake {

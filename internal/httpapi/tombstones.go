@@ -19,7 +19,9 @@ type Tombstones interface {
 	Tombstones(namespace string) []sluice.Tombstone
 }
 
-// erase permanently erases everything on a path.
+// erase permanently erases everything on a path. It answers POST /v1/namespaces/{ns}/tombstones for
+// admins. When it answers 201, no replica sends an erased event. A repetition covers the events
+// that were published since. Code InvalidRequest for a system path.
 func (s *Server) erase(c echo.Context) error {
 	if s.opts.Tombstones == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")
@@ -44,6 +46,7 @@ func (s *Server) erase(c echo.Context) error {
 	return c.JSON(http.StatusCreated, t)
 }
 
+// listTombstones answers GET /v1/namespaces/{ns}/tombstones for admins, by path, without pages.
 func (s *Server) listTombstones(c echo.Context) error {
 	if s.opts.Tombstones == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")

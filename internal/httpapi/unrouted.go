@@ -76,7 +76,7 @@ func otherMethod(method string, at []string) string {
 }
 
 // elsewhere returns a hint for a wrong URL: the URL that was probably meant, or else where all URLs
-// are listed.
+// are listed. It reveals no resource: the hint depends on the text of the URL only.
 func elsewhere(path string) string {
 	at := strings.Split(strings.Trim(path, "/"), "/")
 	if at[0] == "api" {

@@ -64,7 +64,8 @@ type refusedError struct {
 
 // callback handles a worker's report. Invalid callback tokens do not count as failed API
 // authentications: a callback token is a MAC that cannot be guessed, and many workers share an
-// address, so a late or replaced one must not block the others.
+// address, so a late or replaced one must not block the others. It answers POST
+// /callback/{ns}/{consumer} (S1-82); refusals have the codes and the form of S1.
 func (s *Server) callback(c echo.Context) error {
 	namespace, err := httpkit.Param(c, "ns")
 	if err != nil {

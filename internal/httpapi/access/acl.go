@@ -18,6 +18,7 @@ type ACL struct {
 	Pattern sluice.Pattern `json:"pattern,omitempty"`
 }
 
+// shownACL returns the form of the API for both the one-entry and the several-entry requests.
 func shownACL(a sluice.ACL) ACL {
 	shown := ACL{ACL: a}
 	if len(a.Entries) == 1 {
@@ -26,6 +27,8 @@ func shownACL(a sluice.ACL) ACL {
 	return shown
 }
 
+// listACL answers GET /v1/namespaces/{ns}/acl for admins, by principal, without pages. An empty
+// list is not in force. Code NotFound for the namespace.
 func (s *Handler) listACL(c echo.Context) error {
 	if _, err := s.needs.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
@@ -41,6 +44,7 @@ func (s *Handler) listACL(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string][]ACL{"acl": all})
 }
 
+// getACL answers GET …/acl/{principal} for admins. Code NotFound if the principal has no entry.
 func (s *Handler) getACL(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -57,7 +61,10 @@ func (s *Handler) getACL(c echo.Context) error {
 	return c.JSON(http.StatusOK, shownACL(one))
 }
 
-// putACL sets the entries of a principal: {"tier","pattern"}, or {"entries":[…]} for several.
+// putACL sets the entries of a principal: {"tier","pattern"}, or {"entries":[…]} for several. It
+// answers PUT …/acl/{principal} for admins, always with 200. The first entry puts the list in force
+// for good. Subscriptions that lose access are cancelled (S0-64). Codes NotFound for the namespace;
+// Conflict if it would lose its last admin.
 func (s *Handler) putACL(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -92,6 +99,8 @@ func (s *Handler) putACL(c echo.Context) error {
 	return c.JSON(http.StatusOK, shownACL(stored))
 }
 
+// deleteACL answers DELETE …/acl/{principal} for admins with 204. Codes NotFound, also for a
+// repetition; Conflict for the last admin.
 func (s *Handler) deleteACL(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -107,7 +116,8 @@ func (s *Handler) deleteACL(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// principalOf returns the principal in the request's path.
+// principalOf returns the principal in the request's path. The router does not decode a path with
+// escapes, such as user%3Aann. Code InvalidRequest.
 func principalOf(c echo.Context) (sluice.Principal, error) {
 	text := c.Param("principal")
 	if c.Request().URL.RawPath != "" {
@@ -119,6 +129,8 @@ func principalOf(c echo.Context) (sluice.Principal, error) {
 	return sluice.ParsePrincipal(text)
 }
 
+// listPrincipals answers GET /v1/principals for admins of everything, by name, without pages. The
+// others have the clearance PUBLIC.
 func (s *Handler) listPrincipals(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -127,6 +139,7 @@ func (s *Handler) listPrincipals(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string][]sluice.Profile{"principals": a.Profiles()})
 }
 
+// getPrincipal answers GET /v1/principals/{principal}. Code NotFound for one without a clearance.
 func (s *Handler) getPrincipal(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -143,7 +156,9 @@ func (s *Handler) getPrincipal(c echo.Context) error {
 	return c.JSON(http.StatusOK, profile)
 }
 
-// putPrincipal sets the clearance of a principal.
+// putPrincipal sets the clearance of a principal. It answers PUT /v1/principals/{principal} for
+// admins of everything. Clearance and description are both replaced. A lower clearance cancels
+// subscriptions that need the old one.
 func (s *Handler) putPrincipal(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -167,6 +182,8 @@ func (s *Handler) putPrincipal(c echo.Context) error {
 	return c.JSON(http.StatusOK, profile)
 }
 
+// deletePrincipal answers DELETE /v1/principals/{principal}: the clearance is PUBLIC then. Code
+// NotFound, also for a repetition.
 func (s *Handler) deletePrincipal(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {

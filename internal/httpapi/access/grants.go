@@ -14,7 +14,8 @@ import (
 )
 
 // whoami returns the caller and its grant. With wait, it responds when the wait is over, or as soon
-// as the grant has ended, so that a page learns of the end at once.
+// as the grant has ended, so that a page learns of the end at once. It answers GET /v1/whoami. The
+// end of the grant is Unauthenticated, with the reason in the details.
 func (s *Handler) whoami(c echo.Context) error {
 	wait, err := httpkit.Wait(c)
 	if err != nil {
@@ -48,7 +49,9 @@ func (s *Handler) stays(c echo.Context, wait time.Duration) error {
 	return authz.Lost(ctx)
 }
 
-// mintGrant issues a grant: any grant for root, otherwise a part of the caller's own.
+// mintGrant issues a grant: any grant for root, otherwise a part of the caller's own. It answers
+// POST /v1/grants with 201. Only this response has the token, so a repetition without an
+// Idempotency-Key issues a second grant. Codes InvalidRequest; CapabilityRequired.
 func (s *Handler) mintGrant(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -73,7 +76,8 @@ type grantList struct {
 	NextCursor string         `json:"next_cursor"`
 }
 
-// listGrants lists the grants visible to the caller, newest first, without their tokens.
+// listGrants lists the grants visible to the caller, newest first, without their tokens. It answers
+// GET /v1/grants.
 func (s *Handler) listGrants(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -96,6 +100,8 @@ func (s *Handler) listGrants(c echo.Context) error {
 	return c.JSON(http.StatusOK, grantList{page, next})
 }
 
+// getGrant answers GET /v1/grants/{grant}, without the token. Code NotFound, also for one that the
+// caller may not see.
 func (s *Handler) getGrant(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -109,7 +115,9 @@ func (s *Handler) getGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, g)
 }
 
-// renewGrant issues a new token for a grant and optionally a new expiry.
+// renewGrant issues a new token for a grant and optionally a new expiry. It answers POST
+// /v1/grants/{grant}/renew. The previous token is invalid then. Codes NotFound; Forbidden; Conflict
+// if it was revoked; CapabilityRequired.
 func (s *Handler) renewGrant(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -129,7 +137,10 @@ func (s *Handler) renewGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, minted)
 }
 
-// revokeGrant revokes a grant. It responds once every replica enforces the revocation.
+// revokeGrant revokes a grant. It responds once every replica enforces the revocation. It answers
+// POST /v1/grants/{grant}/revoke (S0-57, S0-58), and ends the derived grants too. It is idempotent.
+// Codes NotFound; Unavailable if a replica did not confirm: the revocation is stored, and a
+// repetition waits again.
 func (s *Handler) revokeGrant(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -143,7 +154,9 @@ func (s *Handler) revokeGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, g)
 }
 
-// verifyToken verifies a token, or a grant that the caller may see, and its permissions.
+// verifyToken verifies a token, or a grant that the caller may see, and its permissions. It answers
+// POST /v1/grants/verify for every authenticated caller. An invalid token is a result and no error.
+// Code NotFound for a grant that the caller may not see.
 func (s *Handler) verifyToken(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {

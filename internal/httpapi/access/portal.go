@@ -56,7 +56,9 @@ type portalLink struct {
 	Verbs            []sluice.Verb    `json:"verbs"` // that the session has
 }
 
-// createPortalLink makes a link that opens the portal once, with a part of a grant.
+// createPortalLink makes a link that opens the portal once, with a part of a grant. It answers POST
+// /v1/portal/links with 201. Codes NotFound; Forbidden; Conflict if the grant has ended;
+// CapabilityRequired; QuotaExceeded.
 func (s *Handler) createPortalLink(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -86,6 +88,8 @@ func (s *Handler) createPortalLink(c echo.Context) error {
 	return c.JSON(http.StatusCreated, l)
 }
 
+// lasting returns the given duration, or the other one if none is given. The authority checks
+// bounds.
 func lasting(given *sluice.Duration, otherwise time.Duration) time.Duration {
 	if given == nil {
 		return otherwise
@@ -129,7 +133,9 @@ type portalSession struct {
 	Next      string           `json:"next"`
 }
 
-// createPortalSession exchanges the code of a link for a token.
+// createPortalSession exchanges the code of a link for a token. It answers POST /v1/portal/sessions
+// without a token: the code is the credential, and works once. Codes Unauthenticated, with the
+// reason in the details; QuotaExceeded. A failure counts as a guess.
 func (s *Handler) createPortalSession(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {

@@ -24,7 +24,9 @@ type auditList struct {
 	NextCursor string               `json:"next_cursor"`
 }
 
-// listAudit lists the ledger's entries, newest first.
+// listAudit lists the ledger's entries, newest first. It answers GET /v1/audit for admins of the
+// namespace in the query, or of everything without one (S4-70). A page may be short and have a next
+// one.
 func (s *Handler) listAudit(c echo.Context) error {
 	q, err := auditQuery(c)
 	if err != nil {

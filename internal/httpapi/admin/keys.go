@@ -33,6 +33,7 @@ type keyList struct {
 	NextCursor string              `json:"next_cursor"`
 }
 
+// listKeys answers GET /v1/keys for admins of everything, on one page, without private keys.
 func (s *Handler) listKeys(c echo.Context) error {
 	keys, err := s.opts.Keys.Keys(c.Request().Context())
 	if err != nil {
@@ -47,6 +48,9 @@ type RotateKeyRequest struct {
 	Overlap *sluice.Duration `json:"overlap"`
 }
 
+// rotateKey answers POST /v1/keys/rotate for admins of everything with 201. The zero overlap
+// removes the other keys at once. It is not idempotent without an Idempotency-Key. Codes Conflict
+// after a concurrent rotation; Unavailable.
 func (s *Handler) rotateKey(c echo.Context) error {
 	var req RotateKeyRequest
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -70,6 +74,8 @@ func (s *Handler) rotateKey(c echo.Context) error {
 	return c.JSON(http.StatusCreated, key)
 }
 
+// sealing answers GET /v1/secrets for admins of everything: the IDs of the sealing keys, with the
+// number of records that need each.
 func (s *Handler) sealing(c echo.Context) error {
 	sealing, err := s.opts.Keys.Sealing(c.Request().Context())
 	if err != nil {
@@ -78,7 +84,9 @@ func (s *Handler) sealing(c echo.Context) error {
 	return c.JSON(http.StatusOK, sealing)
 }
 
-// jwks returns the public halves of the signing keys.
+// jwks returns the public halves of the signing keys. It answers GET /.well-known/jwks.json without
+// a token. Receivers may keep it for five minutes, which is shorter than the default overlap of a
+// rotation.
 func (s *Handler) jwks(c echo.Context) error {
 	set, err := s.opts.JWKS(c.Request().Context())
 	if err != nil {

@@ -48,6 +48,8 @@ func (s *Handler) listUnsafe(c echo.Context) error {
 	return c.JSON(http.StatusOK, unsafeList{page, next})
 }
 
+// clearUnsafe answers DELETE /v1/producers/unsafe/{producer} with 204: its events with a cause are
+// accepted again (S4-82). Codes NotFound; Conflict if another loop was found meanwhile.
 func (s *Handler) clearUnsafe(c echo.Context) error {
 	name, err := httpkit.Param(c, "producer")
 	if err != nil {

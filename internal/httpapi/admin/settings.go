@@ -15,6 +15,8 @@ type settingList struct {
 	NextCursor string           `json:"next_cursor"`
 }
 
+// listSettings answers GET /v1/settings for admins of everything: the settings of the replica that
+// answers.
 func (s *Handler) listSettings(c echo.Context) error {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// shownStreamSub is the public form of a subscription.
+// shownStreamSub is the public form of a subscription. Durations are in milliseconds. Pattern and
+// wake_stream are null if there are none; streams is never null.
 type shownStreamSub struct {
 	ID           string         `json:"id"`
 	Subscription string         `json:"subscription_id"`
@@ -48,6 +49,8 @@ type shownSigning struct {
 	JWKS      string `json:"jwks_url"`
 }
 
+// showStreamSub sends a subscription with the streams that its owner may see. The path of a
+// webhook's URL is hidden from callers other than the owner and root.
 func (s *Handler) showStreamSub(c echo.Context, status int, wake *streamsub.Subscription) error {
 	links, err := s.opts.Subscriptions.Streams(c.Request().Context(), wake)
 	if err != nil {

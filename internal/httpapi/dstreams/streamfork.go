@@ -14,7 +14,9 @@ import (
 var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
 
 // forkWish returns the source that a new stream forks, nil if it forks none. Forking a stream
-// requires permission to read it.
+// requires permission to read it. The source is a path, or the URL path of a stream on this server.
+// A hidden source is NotFound, as a missing one is. Code InvalidRequest for headers that do not
+// belong together.
 func (s *Handler) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	h := c.Request().Header
 	from, offset, sub := h.Get(headerForkedFrom), h.Get(headerForkOffset), h.Values(headerForkSub)
@@ -54,6 +56,7 @@ func (s *Handler) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	return wish, s.mayKnow(c, durable.Key{Namespace: c.Param("ns"), Path: path}, durable.NoSource(path))
 }
 
+// subOffset returns the position within the message at the fork's offset; 0 without the header.
 func subOffset(given []string) (int64, error) {
 	if len(given) == 0 {
 		return 0, nil

@@ -24,6 +24,10 @@ type reading struct {
 	show durable.Show
 }
 
+// getStream answers GET of a stream: the content after the offset, with the next offset in a
+// header. Without live it answers at once, also with an empty page at the end, and If-None-Match
+// can give 304. live=long-poll answers 204 if nothing came in time; live=sse streams for
+// EventStreamLife. Codes NotFound, also for a hidden stream; StreamGone; InvalidRequest.
 func (s *Handler) getStream(c echo.Context) error {
 	r, err := s.reading(c)
 	if err != nil {
@@ -53,6 +57,8 @@ func (s *Handler) getStream(c echo.Context) error {
 	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
 }
 
+// reading parses a read. A stream without a visible event looks missing to a caller that may not
+// write to it.
 func (s *Handler) reading(c echo.Context) (reading, error) {
 	key, err := streamKey(c)
 	if err != nil {
@@ -85,6 +91,7 @@ func pageTag(page durable.Page) string {
 	return strconv.Quote(tag)
 }
 
+// matches reports whether an If-None-Match has the tag, or "*". Weak tags count.
 func matches(header, tag string) bool {
 	for given := range strings.SplitSeq(header, ",") {
 		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == tag || given == "*" {
@@ -103,6 +110,8 @@ func caching(c echo.Context, page durable.Page) string {
 	return "private, no-cache"
 }
 
+// longPoll waits up to Options.LongPoll. The end of the caller's grant ends it with
+// Unauthenticated, and access is checked again after the wait.
 func (s *Handler) longPoll(c echo.Context, r reading) error {
 	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()
@@ -129,7 +138,9 @@ func (s *Handler) longPoll(c echo.Context, r reading) error {
 	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
 }
 
-// sendStream streams new content as server-sent events.
+// sendStream streams new content as server-sent events. An error before the first page is an
+// ordinary response; later ones end the connection and are logged. The reader continues at the
+// offset of the last control event.
 func (s *Handler) sendStream(c echo.Context, r reading) error {
 	ctx, cancel := s.needs.UntilEnd(c.Request().Context())
 	defer cancel()

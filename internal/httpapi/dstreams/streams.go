@@ -77,6 +77,9 @@ func (s *Handler) showing(c echo.Context) durable.Show {
 	return func(ev *sluice.Event) (bool, error) { return s.needs.Rights.Shows(c, sluice.VerbRead, ev) }
 }
 
+// putStream answers PUT of a stream: 201 for a new one, 200 for an equal one. The initial content
+// needs the rights of publishing. Codes Conflict for a different stream; NotFound for a fork's
+// source; those of publishing.
 func (s *Handler) putStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
@@ -133,6 +136,8 @@ func closes(c echo.Context) bool {
 	return strings.EqualFold(c.Request().Header.Get(headerClosed), "true")
 }
 
+// lifetime returns the zero Lifetime without a header: the stream does not expire. Code
+// InvalidRequest.
 func lifetime(h http.Header) (durable.Lifetime, error) {
 	ttl, expires := h.Values(headerTTL), h.Values(headerExpiresAt)
 	switch {
@@ -151,6 +156,10 @@ func lifetime(h http.Header) (durable.Lifetime, error) {
 	return durable.Lifetime{}, nil
 }
 
+// postStream answers POST of a stream: 204, or 200 for an accepted append of a producer. A
+// duplicate of a producer's append is 204 and stores nothing; without a producer, a repetition
+// appends again. Codes NotFound; StreamGone; Conflict for a closed stream, another content type or
+// a gap of the producer; Forbidden for an old epoch.
 func (s *Handler) postStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
@@ -221,6 +230,8 @@ func claim(h http.Header) (*durable.Claim, error) {
 	return &durable.Claim{ID: id[0], Epoch: numbers[0], Seq: numbers[1]}, nil
 }
 
+// deleteStream answers DELETE of a stream with 204. The events stay in the log. The wake consumers
+// of the stream are removed before the response (S1-122). Codes NotFound; StreamGone.
 func (s *Handler) deleteStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
@@ -251,6 +262,7 @@ func (s *Handler) mayKnow(c echo.Context, key durable.Key, missing error) error 
 	return err
 }
 
+// headStream answers HEAD of a stream with headers only. It does not renew the lifetime.
 func (s *Handler) headStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {

@@ -42,6 +42,8 @@ func (s *Handler) streamSubOwned(c echo.Context) error {
 	return nil
 }
 
+// ownsStreamSub returns nil for an admin of the namespace, and for the creator as long as it may
+// subscribe to all streams of the subscription.
 func (s *Handler) ownsStreamSub(c echo.Context, wake *streamsub.Subscription) error {
 	admin := s.needs.Rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: wake.Namespace})
 	switch {
@@ -68,7 +70,8 @@ func (s *Handler) madeStreamSub(c echo.Context, wake *streamsub.Subscription) bo
 	return wake.Principal == who.Principal && s.needs.Rights.Same(c, wake.Grant, wake.Namespace)
 }
 
-// working requires a token of one of the subscription's wakes.
+// working requires a token of one of the subscription's wakes. The API's token is not needed. Codes
+// TOKEN_INVALID; TOKEN_EXPIRED.
 func (s *Handler) working(c echo.Context) error {
 	k, err := streamSubKey(c)
 	if err != nil {
@@ -77,6 +80,7 @@ func (s *Handler) working(c echo.Context) error {
 	return s.opts.Subscriptions.Authentic(k, httpkit.Bearer(c.Request().Header))
 }
 
+// streamSubJWKS answers GET …/__ds/jwks.json without a token: the keys that sign notices.
 func (s *Handler) streamSubJWKS(c echo.Context) error {
 	set, err := s.opts.JWKS(c.Request().Context())
 	if err != nil {
@@ -120,7 +124,8 @@ func (a *acknowledged) UnmarshalJSON(data []byte) (err error) {
 }
 
 // controlBody parses the body of a control request. Unknown members are ignored, because the
-// protocol may grow.
+// protocol may grow. An empty body leaves target as it is. Codes InvalidRequest; TooLarge above
+// maxControlBody.
 func controlBody(c echo.Context, target any) error {
 	data, err := httpkit.JSONBody(c)
 	if err != nil {
@@ -142,6 +147,8 @@ func controlBody(c echo.Context, target any) error {
 	return nil
 }
 
+// config returns the configuration. A lease out of bounds stays out of bounds, and Normal refuses
+// it; the clamp only prevents an overflow.
 func (r *streamSubRequest) config() streamsub.Config {
 	c := streamsub.Config{
 		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: streamsub.DefaultLease, Description: r.Description,
@@ -155,6 +162,9 @@ func (r *streamSubRequest) config() streamsub.Config {
 	return c
 }
 
+// putStreamSub answers PUT …/__ds/subscriptions/{id}: 201 for a new subscription, 200 for an equal
+// one of the caller. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS, also
+// if the ID is another caller's.
 func (s *Handler) putStreamSub(c echo.Context) error {
 	k, err := streamSubKey(c)
 	if err != nil {
@@ -200,6 +210,7 @@ func (s *Handler) mayStreamSub(c echo.Context, k streamsub.Key, config streamsub
 	return s.mayLink(c, k, config.Streams)
 }
 
+// mayLink requires the verb subscribe for each path, and returns the error of the first without it.
 func (s *Handler) mayLink(c echo.Context, k streamsub.Key, paths []string) error {
 	for _, path := range paths {
 		if err := s.requireStream(c, sluice.VerbSubscribe, k.Path(path)); err != nil {
@@ -215,10 +226,13 @@ func wake(c echo.Context) *streamsub.Subscription {
 	return found
 }
 
+// getStreamSub answers GET …/subscriptions/{id}. The list of streams without new messages is
+// bounded.
 func (s *Handler) getStreamSub(c echo.Context) error {
 	return s.showStreamSub(c, http.StatusOK, wake(c))
 }
 
+// deleteStreamSub answers DELETE …/subscriptions/{id} with 204.
 func (s *Handler) deleteStreamSub(c echo.Context) error {
 	if err := s.opts.Subscriptions.Delete(c.Request().Context(), wake(c).Key, httpkit.Caller(c).Principal); err != nil {
 		return err
@@ -226,6 +240,7 @@ func (s *Handler) deleteStreamSub(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// linkStreamSub answers POST …/subscriptions/{id}/streams with 204. It is idempotent.
 func (s *Handler) linkStreamSub(c echo.Context) error {
 	var req struct {
 		Streams listed `json:"streams"`
@@ -250,6 +265,8 @@ func (s *Handler) linkStreamSub(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// unlinkStreamSub answers DELETE …/subscriptions/{id}/streams/{path} with 204, also for a path that
+// is not linked.
 func (s *Handler) unlinkStreamSub(c echo.Context) error {
 	path, err := httpkit.Param(c, "*")
 	if err != nil {
@@ -270,6 +287,9 @@ type claimAnswer struct {
 	LeaseTTL   int64            `json:"lease_ttl_ms"`
 }
 
+// claimStreamSub answers POST …/subscriptions/{id}/claim of a pull-wake subscription with the wake,
+// its token and its lease. Codes INVALID_REQUEST; ALREADY_CLAIMED, with the holder;
+// NO_PENDING_WORK.
 func (s *Handler) claimStreamSub(c echo.Context) error {
 	var req struct {
 		Worker string `json:"worker"`
@@ -298,6 +318,8 @@ type ackRequest struct {
 	Offset string `json:"offset"`
 }
 
+// acks returns the offsets that the worker has processed, in the order of the request. Code
+// INVALID_OFFSET for one that no server issued.
 func (r *callRequest) acks() (all []streamsub.Ack, err error) {
 	for _, a := range r.Acks {
 		offset, err := durable.ParseOffset(a.Offset)
@@ -314,6 +336,9 @@ type callAnswer struct {
 	NextWake bool `json:"next_wake"`
 }
 
+// callStreamSub returns the handler of POST …/callback, …/ack and …/release. The acknowledgements
+// are applied together or not at all. Codes FENCED for an old generation or wake; INVALID_OFFSET;
+// INVALID_REQUEST.
 func (s *Handler) callStreamSub(call streamsub.Call) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k, err := streamSubKey(c)

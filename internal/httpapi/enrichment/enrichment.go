@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Request is the body of a PUT of an enrichment.
+// Request is the body of a PUT of an enrichment. Absent fields have defaults: all paths,
+// sluice.DefaultTopK, sluice.DefaultReviewAbove.
 type Request struct {
 	Model       string          `json:"model"`
 	Dimensions  int             `json:"dimensions"`
@@ -27,6 +28,9 @@ type Request struct {
 	MaxAttempts int             `json:"max_attempts"`
 }
 
+// putEnrichment answers PUT of an enrichment, always with 200. All settings are replaced; another
+// model embeds all entries again. If-Match fences it: RevisionMismatch. Codes NotFound for the
+// namespace; QuotaExceeded.
 func (s *Handler) putEnrichment(c echo.Context) error {
 	var req Request
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -65,6 +69,7 @@ type enrichment struct {
 	Status *sluice.EnrichmentStatus `json:"status"`
 }
 
+// getEnrichment answers GET of an enrichment with its revision as the ETag. Code NotFound.
 func (s *Handler) getEnrichment(c echo.Context) error {
 	is, err := s.needs.Knowledge.Get(c.Request().Context(), c.Param("ns"))
 	if err != nil {
@@ -82,6 +87,8 @@ func (s *Handler) getEnrichment(c echo.Context) error {
 	return c.JSON(http.StatusOK, full)
 }
 
+// deleteEnrichment answers DELETE of an enrichment with 204. Its embeddings and comparisons go with
+// it. Code NotFound, also for a repetition.
 func (s *Handler) deleteEnrichment(c echo.Context) error {
 	if err := s.needs.Knowledge.Delete(c.Request().Context(), c.Param("ns"), httpkit.By(c)); err != nil {
 		return err
@@ -89,7 +96,7 @@ func (s *Handler) deleteEnrichment(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// claimRequest is the body of a claim.
+// claimRequest is the body of a claim. Max and wait are bounded by the engine.
 type claimRequest struct {
 	Worker string           `json:"worker"`
 	Max    int              `json:"max"`
@@ -101,6 +108,9 @@ type claimedJobs struct {
 	Jobs []sluice.ClaimedJob `json:"jobs"`
 }
 
+// claimJobs answers a claim with jobs, the highest priority first, each with its token; an empty
+// list if there is none within wait. The wait ends with the caller's grant. A lost response costs
+// the lease of its jobs. Codes NotFound; Unavailable.
 func (s *Handler) claimJobs(c echo.Context) error {
 	var req claimRequest
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -160,6 +170,8 @@ func showJob(c echo.Context, j sluice.Job, err error) error {
 	return c.JSON(http.StatusOK, j)
 }
 
+// renewJob extends the lease of a claim. The token in the body proves the claim, here and in
+// completeJob and failJob. Codes TokenInvalid; TokenExpired; Fenced if the claim has ended.
 func (s *Handler) renewJob(c echo.Context) error {
 	var req struct {
 		Token string `json:"token"`
@@ -172,6 +184,8 @@ func (s *Handler) renewJob(c echo.Context) error {
 	return showJob(c, j, err)
 }
 
+// completeJob stores a result, with 204. Codes as of renewJob; InvalidRequest for a result that
+// does not fit the job.
 func (s *Handler) completeJob(c echo.Context) error {
 	var req struct {
 		Token      string          `json:"token"`
@@ -189,6 +203,8 @@ func (s *Handler) completeJob(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// failJob ends a claim without a result. The job is claimed again later, unless the failure is
+// final or was the last attempt. Codes as of renewJob.
 func (s *Handler) failJob(c echo.Context) error {
 	var req struct {
 		Token string `json:"token"`
@@ -203,6 +219,7 @@ func (s *Handler) failJob(c echo.Context) error {
 	return showJob(c, j, err)
 }
 
+// retryJob makes a failed job available again. Codes NotFound; Conflict if it has not failed.
 func (s *Handler) retryJob(c echo.Context) error {
 	id, err := httpkit.Param(c, "job")
 	if err != nil {
@@ -212,6 +229,8 @@ func (s *Handler) retryJob(c echo.Context) error {
 	return showJob(c, j, err)
 }
 
+// getJob returns a job about entries that the caller may see. Code NotFound, also for a job that
+// was done.
 func (s *Handler) getJob(c echo.Context) error {
 	id, err := httpkit.Param(c, "job")
 	if err != nil {
@@ -227,6 +246,8 @@ type jobList struct {
 	NextCursor string       `json:"next_cursor"`
 }
 
+// listJobs returns a page of the jobs that have not succeeded, by priority and ID; the cursor is
+// the ID of the last one.
 func (s *Handler) listJobs(c echo.Context) error {
 	p, err := httpkit.PageOf(c, "state", "type")
 	if err == nil {
@@ -259,6 +280,8 @@ type searchRequest struct {
 	Source       string  `json:"source"`
 }
 
+// Neighbours are ordered by similarity. NotHeld is the number of entries that did not fit into
+// memory and were not searched.
 type searchResult struct {
 	Model      string             `json:"model"`
 	Neighbours []sluice.Neighbour `json:"neighbours"`
@@ -310,6 +333,8 @@ type entryComparisons struct {
 	All []sluice.Comparison `json:"comparisons"`
 }
 
+// getComparisons returns the comparisons of an own entry, the greatest effective friction first.
+// Code NotFound, also for a hidden entry.
 func (s *Handler) getComparisons(c echo.Context) error {
 	entry, err := httpkit.Param(c, "entry")
 	if err != nil {
@@ -328,6 +353,7 @@ type reviewList struct {
 	NextCursor string          `json:"next_cursor"`
 }
 
+// listReviews returns a page of the entries that were compared, by ID.
 func (s *Handler) listReviews(c echo.Context) error {
 	p, err := httpkit.PageOf(c, "needs_review")
 	if err == nil {

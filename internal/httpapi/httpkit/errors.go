@@ -16,7 +16,7 @@ const (
 	UnsupportedMedia sluice.Code = "unsupported_media_type"
 )
 
-// Status returns the HTTP status of a code.
+// Status returns the HTTP status of a code. It is 500 for a code that it does not know.
 func Status(code sluice.Code) int {
 	switch code {
 	case sluice.InvalidRequest, sluice.WakeInvalid:
@@ -54,6 +54,8 @@ func Status(code sluice.Code) int {
 }
 
 // Failure is the body of every error response.
+//
+//	{"ok":false,"error":{"code":"not_found","message":"…","details":{}},"request_id":"…"}
 type Failure struct {
 	OK        bool         `json:"ok"`
 	Error     FailureError `json:"error"`

@@ -34,7 +34,7 @@ func Filter(c echo.Context) (sluice.Filter, error) {
 }
 
 // flatFilter returns the filter of the single-dimension parameters: types comma-separated, other
-// values repeated, labels as name=value.
+// values repeated, labels as name=value. Code InvalidRequest.
 func flatFilter(query url.Values, namespace string) (sluice.Filter, error) {
 	f := sluice.Filter{Sources: query["sources"], Subjects: query["subjects"], CEL: query.Get("cel")}
 	for _, types := range query["types"] {

@@ -15,7 +15,7 @@ const defaultLimit = 100
 // MaxLimit is the maximum number of elements of a page.
 const MaxLimit = 1000
 
-// Page selects a page of a list.
+// Page selects a page of a list. Limit is 1 to MaxLimit, and 100 by default.
 type Page struct {
 	Cursor string // next_cursor of the previous page; "": the first page
 	Limit  int
@@ -66,7 +66,7 @@ func Next(position uint64) string {
 }
 
 // Paginate returns a page of a complete list and the cursor of the next page, which is the name of
-// the page's last element.
+// the page's last element. The cost is O(n). The cursor of a removed element is InvalidRequest.
 func Paginate[T any](p Page, all []T, name func(*T) string) (page []T, next string, err error) {
 	if p.Cursor != "" {
 		at := slices.IndexFunc(all, func(one T) bool { return name(&one) == p.Cursor })

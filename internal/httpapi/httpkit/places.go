@@ -19,7 +19,8 @@ func NewPlaces(most, each int) *Places {
 }
 
 // Take takes a place and returns nil. If there is none, it returns a channel that is closed when a
-// place is freed.
+// place is freed. Each caller with nil must call Leave once. The channel closes for all that wait;
+// they call again.
 func (p *Places) Take(key string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rights decides about the access of a request's caller.
+// Rights decides about the access of a request's caller. Each check is made now, against the index
+// of this replica. Its codes are NotFound for a namespace that the caller may not see, else
+// Forbidden or CapabilityRequired, and Unavailable before permissions have loaded.
 type Rights struct {
 	Index *authz.Index // nil: only root
 }

@@ -121,7 +121,18 @@ type answer struct {
 	*http.ResponseController
 }
 
-// eventWriter writes frames as server-sent events.
+// eventWriter writes frames as server-sent events. It writes frames such as these; a heartbeat is a
+// comment, which browsers ignore:
+//
+//	id: 41
+//	data: {"subscribed":true,"current_seq":41,"incarnation":"…"}
+//
+//	id: 42
+//	data: {…an event…}
+//
+//	: heartbeat
+//
+// One goroutine uses it, except for hurry.
 type eventWriter struct {
 	feed      view
 	to        stream

@@ -28,7 +28,11 @@ const (
 )
 
 // getFeed streams a namespace's events, as server-sent events or over a WebSocket. A refused
-// request gets an ordinary error response, because all checks precede the stream.
+// request gets an ordinary error response, because all checks precede the stream. It answers GET
+// /v1/namespaces/{ns}/feed for callers that may read some path, with a token or a ticket. Events
+// that the caller may not see are left out, also if access ends while it is open (S0-56). Codes
+// NotFound; WindowExceeded; QuotaExceeded for too many feeds; Forbidden for a page of another
+// origin without a ticket.
 func (s *Handler) getFeed(c echo.Context) error {
 	f, err := s.openFeed(c)
 	if err != nil {
@@ -61,6 +65,7 @@ func (s *Handler) openFeed(c echo.Context) (*feed.Feed, error) {
 	return s.needs.Feeds.Open(c.Request().Context(), wish)
 }
 
+// feedWish parses the parameters. Last-Event-ID takes precedence over since.
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
 		Namespace: c.Param("ns"), Caller: httpkit.Caller(c),
@@ -134,6 +139,7 @@ func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
 	return req.coalesce()
 }
 
+// The window is clamped to the bounds instead of refused (C31).
 func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
 	w := feed.Coalesce{Labels: r.Labels, Window: feed.DefaultWindow, First: r.Keep == "first"}
 	if r.WindowMS != nil {

@@ -39,7 +39,8 @@ const MirrorRoute = "/v1/namespaces/:ns/items/feed"
 
 // getMirrorFeed streams the entries of a mirror in the order of their last change, and then further
 // changes. Entries have the label of the namespace, so the caller must have the right to read the
-// whole namespace.
+// whole namespace. It answers GET /v1/namespaces/{ns}/items/feed. Codes SubscriptionMissing;
+// WindowExceeded if the mirror was begun anew; QuotaExceeded for too many readers.
 func (s *Handler) getMirrorFeed(c echo.Context) error {
 	v, err := s.openMirror(c)
 	if err != nil {
@@ -51,6 +52,7 @@ func (s *Handler) getMirrorFeed(c echo.Context) error {
 	return s.openEvents(c, v)
 }
 
+// openMirror returns a view that is counted until its Close. Access is checked when it runs.
 func (s *Handler) openMirror(c echo.Context) (*mirrorView, error) {
 	if err := checkOrigin(c); err != nil {
 		return nil, err

@@ -43,6 +43,8 @@ type mirrorStream struct {
 // errEnough ends following once the page is complete.
 var errEnough = errors.New("the page is read")
 
+// getMirrorStream answers GET /v1/namespaces/{ns}/items/stream, with the offsets and the live modes
+// of a Durable Stream. An offset names its copy: WindowExceeded for one of an earlier copy.
 func (s *Handler) getMirrorStream(c echo.Context) error {
 	r, err := s.findMirrorStream(c)
 	if err != nil {
@@ -77,6 +79,7 @@ func (s *Handler) getMirrorStream(c echo.Context) error {
 	return c.Blob(http.StatusOK, durable.JSONType, durable.Join(r.page.Messages, durable.JSONType))
 }
 
+// headMirrorStream answers HEAD with the offset of the end and the incarnation.
 func (s *Handler) headMirrorStream(c echo.Context) error {
 	r, err := s.findMirrorStream(c)
 	if err != nil {
@@ -130,12 +133,15 @@ func (r *mirrorStream) start() error {
 	return nil
 }
 
+// replaced returns the error for an offset of another copy, with the present incarnation.
 func (r *mirrorStream) replaced() error {
 	return sluice.Errorf(sluice.WindowExceeded, "the mirror was begun anew; drop its entries and read from offset=-1").With("incarnation", r.incarnation)
 }
 
 // offset returns the offset after the page. It names the copy, because sequences are meaningless in
-// another copy. The offset of the start names none.
+// another copy. The offset of the start names none. It is three parts,
+// "0000000000000042_0000000000000000_00000000000000a7": the position, the 0 of all offsets, and the
+// copy.
 func (r *mirrorStream) offset() string {
 	text := durable.FormatOffset(r.page.Next)
 	if r.page.Next == 0 {

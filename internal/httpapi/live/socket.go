@@ -72,7 +72,8 @@ func (s *Handler) serveSocket(ctx context.Context, end context.CancelFunc, w *fe
 	return e
 }
 
-// upgrade answers a handshake and hijacks the connection.
+// upgrade answers a handshake and hijacks the connection. Code InvalidRequest, before anything is
+// sent, for a request that is no valid handshake. Bytes that the client sent early are kept.
 func upgrade(c echo.Context) (*websocket.Conn, error) {
 	accept, err := websocket.Accept(c.Request())
 	header := c.Response().Header()

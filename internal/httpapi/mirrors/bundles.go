@@ -49,7 +49,10 @@ func (s *Handler) bundleRoutes() []httpkit.Route {
 }
 
 // exportBundle returns the changes of a namespace after a sequence, those that the caller may read,
-// as a signed bundle (S3-61…68). It stores nothing: a source does not know its mirrors (S3-137).
+// as a signed bundle (S3-61…68). It stores nothing: a source does not know its mirrors (S3-137). It
+// answers GET /v1/namespaces/{ns}/export for admins. form=directory sends a tar stream. A bundle
+// ends at a limit, and its through is the since of the next. Codes NotFound; Unavailable if too
+// many bundles are in transfer.
 func (s *Handler) exportBundle(c echo.Context) error {
 	if s.opts.BundleKeys == nil {
 		return noMirrors()
@@ -106,6 +109,7 @@ const (
 	mostBytes    = 1 << 40
 )
 
+// exportQuery parses the parameters. since is exclusive; the default depth is that of ParseDepth.
 func exportQuery(c echo.Context) (q exportParams, err error) {
 	if err := httpkit.OnlyParams(c, "since", "scope", "previous", "form", "max_bytes"); err != nil {
 		return q, err
@@ -205,7 +209,10 @@ func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
 	return more, nil
 }
 
-// importBundle applies a bundle to the mirror of its source (S3-69…73).
+// importBundle applies a bundle to the mirror of its source (S3-69…73). It answers POST
+// /v1/namespaces/{ns}/import for admins: 200 when it is applied, 202 with the missing files while a
+// directory is incomplete. It can be repeated: an applied bundle is BundleImported. All of it is
+// verified before any of it is applied. Codes: those of Mirrors.Import.
 func (s *Handler) importBundle(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
@@ -263,6 +270,7 @@ type trustedKeyList struct {
 	NextCursor string       `json:"next_cursor"`
 }
 
+// listTrustedKeys answers GET …/trusted-keys for admins, with the revoked keys, on one page.
 func (s *Handler) listTrustedKeys(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
@@ -280,6 +288,9 @@ type trustedKeyRequest struct {
 	Source string          `json:"source"`
 }
 
+// putTrustedKey answers PUT …/trusted-keys/{kid} for admins. The kid must be the thumbprint of the
+// key, so that a mistake in the file is noticed. Codes Unprocessable; NotFound; Conflict for a key
+// that was revoked.
 func (s *Handler) putTrustedKey(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
@@ -306,6 +317,8 @@ func (s *Handler) putTrustedKey(c echo.Context) error {
 	return c.JSON(http.StatusOK, is)
 }
 
+// deleteTrustedKey answers DELETE …/trusted-keys/{kid} for admins: a permanent revocation for all
+// sources. Code NotFound.
 func (s *Handler) deleteTrustedKey(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()

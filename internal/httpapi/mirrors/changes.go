@@ -19,7 +19,9 @@ import (
 const observeTimeout = 30 * time.Second
 
 // listChanges returns a page of the changes of a namespace (S3-40). It stores nothing: a source
-// does not know its mirrors (S3-137).
+// does not know its mirrors (S3-137). It answers GET /v1/namespaces/{ns}/observe. Items are in log
+// order and may be none while has_more is true; the next page begins at through_sequence. Codes
+// NotFound; Unavailable.
 func (s *Handler) listChanges(c echo.Context) error {
 	q, depth, err := changeQuery(c)
 	if err != nil {
@@ -62,6 +64,7 @@ func (s *Handler) changesOf(c echo.Context, q model.ChangeQuery, depth sluice.De
 	return page, err
 }
 
+// changeQuery parses the parameters; since is exclusive, and the default depth is full.
 func changeQuery(c echo.Context) (q model.ChangeQuery, depth sluice.Depth, err error) {
 	if err := httpkit.OnlyParams(c, "since", "limit", "depth"); err != nil {
 		return q, "", err

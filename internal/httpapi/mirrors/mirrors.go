@@ -152,7 +152,10 @@ type mirrorRequest struct {
 	Metadata     map[string]string `json:"metadata"`
 }
 
-// Create creates a mirror for an admin of its namespace (S3-109).
+// Create creates a mirror for an admin of its namespace (S3-109). id is that of the URL, "" for a
+// POST. It answers 201. An ID in use is SubscriptionDiffers, also with the same configuration; a
+// second mirror of the source is SubscriptionExists. The credential is in no response (S3-143).
+// Codes: those of Mirrors.Create.
 func (s *Handler) Create(c echo.Context, id string, body []byte) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
@@ -193,11 +196,13 @@ func (s *Handler) Create(c echo.Context, id string, body []byte) error {
 	return showMirror(c, http.StatusCreated, &made)
 }
 
+// showMirror sends a mirror with its revision as the ETag.
 func showMirror(c echo.Context, code int, m *sluice.Mirror) error {
 	httpkit.SetETag(c, m.Revision)
 	return c.JSON(code, m)
 }
 
+// getMirror answers GET /v1/subscriptions/{id} for a mirror, without its credential.
 func (s *Handler) getMirror(c echo.Context) error { return showMirror(c, http.StatusOK, mirrorOf(c)) }
 
 // List returns the mirrors of the namespaces that the caller administers, each with its status
@@ -244,6 +249,7 @@ type mirrorSummary struct {
 	Status sluice.MirrorStatus `json:"status"`
 }
 
+// mirrorStatus answers GET …/status for a mirror (S3-101).
 func (s *Handler) mirrorStatus(c echo.Context) error {
 	st, err := s.opts.Mirrors.Status(c.Request().Context(), mirrorOf(c))
 	if err != nil {
@@ -252,6 +258,8 @@ func (s *Handler) mirrorStatus(c echo.Context) error {
 	return c.JSON(http.StatusOK, st)
 }
 
+// patchMirror answers PATCH for a mirror. If-Match fences it: RevisionMismatch. Source, depth and
+// prefix cannot change.
 func (s *Handler) patchMirror(c echo.Context) error {
 	revision, err := httpkit.IfMatch(c)
 	if err != nil {
@@ -268,6 +276,7 @@ func (s *Handler) patchMirror(c echo.Context) error {
 	return showMirror(c, http.StatusOK, &m)
 }
 
+// deleteMirror answers DELETE for a mirror with 204. Its copy is removed with it (S3-98).
 func (s *Handler) deleteMirror(c echo.Context) error {
 	if err := s.opts.Mirrors.Delete(c.Request().Context(), mirrorOf(c).ID, httpkit.By(c)); err != nil {
 		return err
@@ -315,6 +324,7 @@ func (s *Handler) syncMirror(c echo.Context) error {
 	return s.mirrorStatus(c)
 }
 
+// suspendMirror answers POST …/suspend. It is idempotent; the copy stays readable (S3-126).
 func (s *Handler) suspendMirror(c echo.Context) error {
 	m, err := s.opts.Mirrors.Suspend(c.Request().Context(), mirrorOf(c).ID, httpkit.By(c))
 	if err != nil {
@@ -344,6 +354,8 @@ func (s *Handler) resumeMirror(c echo.Context) error {
 	return showMirror(c, http.StatusOK, &is)
 }
 
+// putCredential answers PUT …/credential (S3-144). Codes Conflict for a source on this server;
+// Forbidden if the token permits more than reading (S3-142).
 func (s *Handler) putCredential(c echo.Context) error {
 	var req struct {
 		Credential string `json:"credential"`

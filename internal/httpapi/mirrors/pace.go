@@ -23,6 +23,7 @@ const (
 
 // pace sets the deadlines of a connection so that a client must keep sending or reading. Only the
 // time in which the server waits for the client counts; otherwise the connection has no deadline.
+// It is used by one goroutine.
 type pace struct {
 	control *http.ResponseController
 	within  time.Duration // in which leastPace must move

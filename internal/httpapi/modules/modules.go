@@ -38,6 +38,7 @@ func Routes(modules Modules, rights httpkit.Rights) []httpkit.Route {
 	})
 }
 
+// listModules answers GET /v1/modules, by name, without pages.
 func (s *handler) listModules(c echo.Context) error {
 	if err := httpkit.OnlyParams(c); err != nil {
 		return err
@@ -45,6 +46,8 @@ func (s *handler) listModules(c echo.Context) error {
 	return c.JSON(http.StatusOK, s.modules.Modules(c.Request().Context()))
 }
 
+// getModule answers GET /v1/modules/{module}, with the processes of the replica that answers. Code
+// NotFound.
 func (s *handler) getModule(c echo.Context) error {
 	m, err := s.modules.Module(c.Request().Context(), c.Param("module"))
 	return showModule(c, m, err)
@@ -57,6 +60,8 @@ func showModule(c echo.Context, m sluice.Module, err error) error {
 	return c.JSON(http.StatusOK, m)
 }
 
+// approveModule answers POST …/approve. The digest fences it: RevisionMismatch if the files are
+// others now. Codes NotFound; Unprocessable; Forbidden.
 func (s *handler) approveModule(c echo.Context) error {
 	var req struct {
 		Digest string `json:"digest"`
@@ -71,11 +76,15 @@ func (s *handler) approveModule(c echo.Context) error {
 	return showModule(c, m, err)
 }
 
+// disableModule answers POST …/disable. The subscriptions pause and keep their positions. Code
+// NotFound.
 func (s *handler) disableModule(c echo.Context) error {
 	m, err := s.modules.Disable(c.Request().Context(), c.Param("module"), httpkit.By(c))
 	return showModule(c, m, err)
 }
 
+// removeModule answers DELETE /v1/modules/{module} with 204. The subscriptions go with the
+// approval; the files stay. Code NotFound.
 func (s *handler) removeModule(c echo.Context) error {
 	if err := s.modules.Remove(c.Request().Context(), c.Param("module"), httpkit.By(c)); err != nil {
 		return err

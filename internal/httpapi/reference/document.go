@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is the part of an OpenAPI document that the page shows.
+// document is the part of an OpenAPI document that the page shows. inGo is set by parse. A document
+// is read only after that.
 type document struct {
 	Info struct {
 		Title       string `json:"title"`
@@ -91,7 +92,7 @@ type schema struct {
 	AllOf       []*schema          `json:"allOf"`
 }
 
-// JSON returns an OpenAPI document in JSON.
+// JSON returns an OpenAPI document in JSON. The order of members is not kept.
 func JSON(text []byte) ([]byte, error) {
 	data, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -100,6 +101,8 @@ func JSON(text []byte) ([]byte, error) {
 	return data, nil
 }
 
+// parse reads a document in YAML or JSON. References are not checked: a missing one is shown as
+// empty.
 func parse(text []byte) (*document, error) {
 	var d document
 	if err := yaml.Unmarshal(text, &d); err != nil {
@@ -134,7 +137,8 @@ func (d *document) body(b *body) *body {
 	return &there
 }
 
-// schema returns the schema that another one refers to, or itself.
+// schema returns the schema that another one refers to, or itself. Nil for nil, and for a reference
+// to a schema that does not exist. A cycle of references alone would not end.
 func (d *document) schema(s *schema) *schema {
 	for s != nil && s.Ref != "" {
 		s = d.Components.Schemas[named(s.Ref)]

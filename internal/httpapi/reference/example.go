@@ -38,7 +38,7 @@ func (f fields) MarshalJSON() ([]byte, error) {
 
 // example returns a value of a schema: an example or default in the schema, or else a value of its
 // type. An object has its required fields and those with examples; a whole body without such fields
-// has all fields.
+// has all fields. Below maxDepth levels it is an empty object, which ends recursive schemas.
 func (d *document) example(s *schema, depth int) any {
 	if s != nil && len(s.Examples) > 0 { // beside a reference, too
 		return s.Examples[0]
@@ -101,6 +101,7 @@ func text(format string) string {
 	return "…"
 }
 
+// object returns an example of an object; depth 0 is a whole body.
 func (d *document) object(s *schema, depth int) fields {
 	chosen := fields{}
 	names := ordered(s)

@@ -9,6 +9,7 @@ import (
 )
 
 // fillCalls adds the calls of the clients in TypeScript and Python, if they have the operation.
+// Optional parameters are left out.
 func (d *document) fillCalls(s *shownOperation, parameters []parameter, success response) {
 	if !clientgen.HasOperation(s.ID) {
 		return

@@ -32,7 +32,9 @@ func Root(title, summary, version string) ([]byte, error) {
 	return render(rootText, map[string]string{"Title": title, "Summary": summary, "Version": version})
 }
 
-// Page returns the page of an OpenAPI document.
+// Page returns the page of an OpenAPI document. Operations are grouped by their first tag, in the
+// order of the document's tags; one without a listed tag is not shown. The same document gives the
+// same page.
 func Page(text []byte, version string) ([]byte, error) {
 	d, err := parse(text)
 	if err != nil {
@@ -65,10 +67,13 @@ func Page(text []byte, version string) ([]byte, error) {
 	return render(pageText, p)
 }
 
+// rank returns the place of a method among those of one path.
 func rank(method string) int {
 	return slices.Index([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}, method)
 }
 
+// render executes a template of html/template. Only values of type template.HTML are not escaped,
+// which text.go makes from escaped text.
 func render(text string, data any) ([]byte, error) {
 	t, err := template.New("page").Parse(text)
 	if err != nil {
@@ -167,6 +172,7 @@ func access(security *[]map[string][]any) string {
 	return "Token: " + strings.Join(kinds, " or ")
 }
 
+// fillBody adds the body. The first media type gives the fields, the first of JSON the example.
 func (d *document) fillBody(s *shownOperation, b *body) {
 	if b == nil {
 		return
@@ -187,6 +193,7 @@ func (d *document) fillBody(s *shownOperation, b *body) {
 	}
 }
 
+// fillResponses adds the responses by status. The first success in JSON gives the example.
 func (d *document) fillResponses(s *shownOperation, responses map[string]response) {
 	for _, status := range slices.Sorted(maps.Keys(responses)) {
 		r := d.response(responses[status])
@@ -220,7 +227,8 @@ func (d *document) exampleOf(m media) string {
 	return out.String()
 }
 
-// curl returns the command of a request.
+// curl returns the command of a request. It names the server and the token by variables of the
+// shell.
 func (d *document) curl(s *shownOperation, parameters []parameter) string {
 	path := s.Path
 	for _, p := range parameters {

@@ -11,6 +11,7 @@ func escaped(text string) template.HTML {
 	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // it is escaped
 }
 
+// code returns text as HTML in the style of code.
 func code(text string) template.HTML { return "<code>" + escaped(text) + "</code>" }
 
 // prose returns a description as HTML: paragraphs, and code between backticks. The documents have

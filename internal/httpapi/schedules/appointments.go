@@ -46,6 +46,9 @@ type AppointmentRequest struct {
 	Action     sluice.Action     `json:"action"`
 }
 
+// putAppointment answers PUT /v1/namespaces/{ns}/appointments/{id}: 201 for a new one, else 200.
+// The rights to publish the action are checked now, and again at each firing. If-Match fences it:
+// RevisionMismatch. Codes: those of Appointments.Set; NotFound for an ID that another caller uses.
 func (s *Handler) putAppointment(c echo.Context) error {
 	var req AppointmentRequest
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -113,6 +116,7 @@ func (s *Handler) appointmentOf(c echo.Context) (sluice.Appointment, error) {
 	return a, s.mayHave(c, &a)
 }
 
+// getAppointment answers GET …/appointments/{id}. Code NotFound, also for a hidden one.
 func (s *Handler) getAppointment(c echo.Context) error {
 	a, err := s.appointmentOf(c)
 	if err != nil {
@@ -121,6 +125,8 @@ func (s *Handler) getAppointment(c echo.Context) error {
 	return showAppointment(c, http.StatusOK, a)
 }
 
+// cancelAppointment answers DELETE …/appointments/{id} with 204: a pending one never fires then.
+// Codes NotFound; RevisionMismatch; Conflict if it is too late.
 func (s *Handler) cancelAppointment(c echo.Context) error {
 	a, err := s.appointmentOf(c)
 	if err != nil {

@@ -45,7 +45,10 @@ type Held struct {
 	Duplicate bool        `json:"duplicate"`
 }
 
-// Schedule schedules an event. It makes the same checks as an immediate publish first.
+// Schedule schedules an event. It makes the same checks as an immediate publish first. 202 for an
+// event that waits, also for a repetition; 201 with its position for one that is stored already.
+// Code Conflict if the ID belongs to an event on another path, or to one that the caller may not
+// see.
 func (s *Handler) Schedule(c echo.Context, e sluice.Event, when time.Time) error {
 	if s.opts.Scheduled == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server does not support scheduled events; omit %s", sluice.AttributeDeliverAt)
@@ -103,6 +106,8 @@ func (s *Handler) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error)
 	return s.needs.Rights.Shows(c, sluice.VerbPublish, &is.Event)
 }
 
+// listScheduled answers GET /v1/namespaces/{ns}/scheduled: a page of the waiting events on paths
+// that the caller may publish to, soonest first. The cost is up to maxTurns reads.
 func (s *Handler) listScheduled(c echo.Context) error {
 	q, err := scheduledQueryOf(c)
 	if err != nil {
@@ -268,6 +273,7 @@ func (s *Handler) scheduledOf(c echo.Context) (model.Scheduled, error) {
 	return is, err
 }
 
+// getScheduled answers GET …/scheduled/{event}. Code NotFound, also for a hidden or a stored one.
 func (s *Handler) getScheduled(c echo.Context) error {
 	is, err := s.scheduledOf(c)
 	if err != nil {
@@ -276,6 +282,8 @@ func (s *Handler) getScheduled(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, appendScheduled(nil, &is))
 }
 
+// cancelScheduled answers DELETE …/scheduled/{event} with 204: the event is never stored then.
+// Codes NotFound; Conflict if it is being published.
 func (s *Handler) cancelScheduled(c echo.Context) error {
 	is, err := s.scheduledOf(c)
 	if err != nil {

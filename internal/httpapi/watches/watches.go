@@ -27,7 +27,9 @@ type Request struct {
 }
 
 // putWatch creates a watch for a caller that may read its pattern and publish its action; both
-// rights are checked again whenever the watch reads or publishes.
+// rights are checked again whenever the watch reads or publishes. It answers PUT
+// /v1/namespaces/{ns}/watches/{id}: 201 for a new one, else 200. An equal watch keeps its state;
+// another one starts anew. Code Conflict if the ID is another caller's.
 func (s *Handler) putWatch(c echo.Context) error {
 	if s.needs.Watches == nil {
 		return noWatches()
@@ -81,7 +83,9 @@ type trialRequest struct {
 	Since    uint64          `json:"since"`
 }
 
-// tryWatch simulates a watch of the caller.
+// tryWatch simulates a watch of the caller. It answers POST …/watches/test over the events after
+// since. Nothing is published or stored. A principal has one trial at a time: QuotaExceeded. Code
+// WindowExceeded.
 func (s *Handler) tryWatch(c echo.Context) error {
 	if s.needs.Watches == nil {
 		return noWatches()
@@ -153,6 +157,7 @@ func (s *Handler) ownsInstruction(c echo.Context, namespace string, by sluice.Cr
 	return who.Principal == by.CreatedBy && s.needs.Rights.Same(c, by.Grant, namespace), nil
 }
 
+// getWatch answers GET …/watches/{id}. Code NotFound, also for another caller's.
 func (s *Handler) getWatch(c echo.Context) error {
 	w, err := s.watchOf(c)
 	if err != nil {
@@ -161,6 +166,8 @@ func (s *Handler) getWatch(c echo.Context) error {
 	return c.JSON(http.StatusOK, w)
 }
 
+// deleteWatch answers DELETE …/watches/{id} with 204. Codes NotFound; Conflict after a concurrent
+// change.
 func (s *Handler) deleteWatch(c echo.Context) error {
 	w, err := s.watchOf(c)
 	if err != nil {
