@@ -22,7 +22,8 @@ const (
 var errNotJSON = errors.New("not JSON")
 
 // decode returns a JSON value with its numbers in their original form. An error names the exceeded
-// limit.
+// limit. depth is the number of levels below the value itself. It decodes all of the data before it
+// checks limits, so callers bound its size.
 func decode(data []byte, depth int) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -75,7 +76,8 @@ func countable(number string) error {
 	return nil
 }
 
-// members returns the members of the data if it is a JSON object, else nil.
+// members returns the members of the data if it is a JSON object, else nil. The values share the
+// memory of the data.
 func members(e *sluice.Event) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if !e.IsJSON() || json.Unmarshal(e.Data, &fields) != nil {

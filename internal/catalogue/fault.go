@@ -26,7 +26,8 @@ type fault struct {
 	reason  string
 }
 
-// faultOf returns the first violation in the data, and of nested violations the innermost one.
+// faultOf returns the first violation in the data, and of nested violations the innermost one. Only
+// one violation is reported, the same for the same data.
 func faultOf(err error) *fault {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {

@@ -25,7 +25,8 @@ func (loader) Load(string) (any, error) {
 	return nil, errors.New("external references are not allowed; use $defs")
 }
 
-// schema is a compiled JSON Schema. It is safe for concurrent use.
+// schema is a compiled JSON Schema. It is safe for concurrent use. At most GOMAXPROCS checkers are
+// kept.
 type schema struct {
 	doc  any
 	free chan *checker // unused checkers; further ones are dropped, and made again when needed
@@ -91,6 +92,7 @@ func (s *schema) checker() (*checker, error) {
 }
 
 // check returns nil if the data matches the schema, else the place and the reason of a violation.
+// An error means that the schema itself cannot be used.
 func (s *schema) check(data []byte) (*fault, error) {
 	v, bad := read(data)
 	if bad != nil {

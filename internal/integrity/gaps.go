@@ -9,7 +9,8 @@ import (
 
 // Gaps returns the ranges of a namespace's log in which damage was found, ascending; a log with
 // very many has one range that spans them. Readers of the log report them. A deleted log has none,
-// because its positions are refused. The caller must not change the result.
+// because its positions are refused. The caller must not change the result. It makes no request and
+// takes no lock, because every page of a log calls it.
 func (m *Memory) Gaps(namespace string) []sluice.Gap {
 	if all := m.gaps.Load(); all != nil {
 		return (*all)[namespace]

@@ -46,7 +46,12 @@ func (a absence) due(isLog bool, now time.Time) bool {
 
 // checkMissing finds streams that another program deleted while the server was running. It reports
 // each once, and recreates those that it can recreate without loss. Is holds the existing streams.
-// The result is the state to remember, in which a missing stream keeps its last state.
+// The result is the state to remember, in which a missing stream keeps its last state. The states
+// of a missing log:
+//
+//	seen ─► missing ─ 5 s ─► Lacks? ─ no ─► forgotten: its namespace was deleted
+//	                            └── yes ─► told: damage ─► recreated, if MadeAgain ─► seen
+//	                                                  └─► stays missing until Forget or a restore
 func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Count) map[string]streamstore.Count {
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
@@ -150,7 +155,8 @@ func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 	}
 }
 
-// Missing returns the sorted names of deleted streams that were not recreated.
+// Missing returns the sorted names of deleted streams that were not recreated. Nil if there are
+// none.
 func (m *Memory) Missing() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

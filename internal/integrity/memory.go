@@ -48,7 +48,16 @@ func guarded() []string {
 }
 
 // Memory keeps the state of all streams outside NATS, so that a start detects damage
-// (docs/operations.md, "Damaged files").
+// (docs/operations.md, "Damaged files"). mu guards records, changed, counts, damage, untold, gone
+// and missed; Gaps needs no lock. The files, each replaced in one step:
+//
+//	counts.json   {"EVENTS_shop":{"created":"…","first":1,"last":420,"count":420}, …}
+//	records.json  {"subscriptions":{"created":"…","last":31,"revisions":{"s1":29}}, …}
+//	damage.json   [{"kind":"unreadable","stream":"EVENTS_shop","from":7,"to":9, …}]
+//	missed.json   the positions of subscriptions, and the damage without dead letters
+//
+// The state is behind by up to rememberRest plus rememberEvery, so a loss within that time may go
+// unnoticed, and never a false one is reported: sequences only grow.
 type Memory struct {
 	// Run calls Found for new damage, unless it is nil.
 	Found func(ctx context.Context, found []sluice.Damage)
@@ -88,7 +97,10 @@ func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[
 }
 
 // Examine compares the stored data with the remembered state. It advances a stream that has lost
-// its end, so that no sequence is used twice. It waits for a store that does not respond yet.
+// its end, so that no sequence is used twice. It waits for a store that does not respond yet. Call
+// it once, before anything is delivered or written. Damage is not an error: the server starts, and
+// reports it (Fresh, Found). An unreadable file of counts is as none; an unreadable damage.json is
+// an error.
 func (m *Memory) Examine(ctx context.Context) error {
 	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
 		return fmt.Errorf("%w; remove the file if it is damaged", err)
@@ -191,7 +203,8 @@ func sameStore(was, is map[string]streamstore.Count) bool {
 }
 
 // enter adds to the known damage. Had is the position of each subscription while the log was
-// intact; nil stands for their positions when the server started.
+// intact; nil stands for their positions when the server started. Damage that is known already is
+// not entered again (sluice.Damage.Same).
 func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]deliverystore.Had) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -234,7 +247,9 @@ func (m *Memory) Fresh() (fresh []sluice.Damage) {
 	return fresh
 }
 
-// Forget acknowledges all damage. It recreates missing streams as empty ones.
+// Forget acknowledges all damage. It recreates missing streams as empty ones. It is for the
+// operator, after a backup was considered: the remembered loss is given up. After an error it can
+// be called again.
 func (m *Memory) Forget(ctx context.Context) error {
 	if err := m.restore(ctx); err != nil {
 		return err
@@ -246,7 +261,7 @@ func (m *Memory) Forget(ctx context.Context) error {
 	return remove(filepath.Join(m.dir, DamageFile))
 }
 
-// OfBucket returns the known damage of a bucket, by key.
+// OfBucket returns the known damage of a bucket, by key. Empty if there is none.
 func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	all := map[string]sluice.Damage{}
 	for _, d := range m.Known() {
@@ -257,7 +272,9 @@ func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	return all
 }
 
-// Run keeps the remembered state current until ctx is done.
+// Run keeps the remembered state current until ctx is done. It returns the error of ctx. Found and
+// Missed are called by one goroutine, one at a time, and must not block for long: no state is
+// remembered meanwhile.
 func (m *Memory) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
@@ -348,7 +365,8 @@ func (m *Memory) remember(ctx context.Context) error {
 	return writeJSON(filepath.Join(m.dir, recordsFile), now)
 }
 
-// Leave remembers the state of all streams when the server stops.
+// Leave remembers the state of all streams when the server stops. Call it after Run has ended. It
+// takes at most rememberLast.
 func (m *Memory) Leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, rememberLast)
 	defer cancel()

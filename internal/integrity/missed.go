@@ -71,7 +71,8 @@ func (m *Memory) owe(d sluice.Damage, had map[string]deliverystore.Had) {
 }
 
 // tellMissed stores dead letters for events that subscriptions may have missed, and starts over
-// after a complete verification.
+// after a complete verification. Dead letters are stored before the debt is removed from the file,
+// so a crash repeats them, which changes nothing (BuryGap).
 func (m *Memory) tellMissed(ctx context.Context) {
 	m.mu.Lock()
 	now, owed := time.Now(), slices.Clone(m.missed.Owed)
@@ -161,7 +162,8 @@ func remove(file string) error {
 }
 
 // MissedBy returns the damaged sequences that a subscription may have missed, and whether there are
-// any. Had is its position; the zero value is an unknown one.
+// any. Had is its position; the zero value is an unknown one. It is a pure function. Events up to
+// had.Seq were settled, parked or unwanted.
 func MissedBy(sub *sluice.Subscription, d sluice.Damage, had deliverystore.Had) (from, to uint64, ok bool) {
 	if sub.Namespace != d.Namespace || sub.Mode != sluice.Push || sub.State == sluice.Cancelled || d.Path != "" && !sub.Pattern.Match(d.Path) {
 		return 0, 0, false

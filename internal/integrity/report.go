@@ -35,7 +35,8 @@ type Reporter struct {
 	Log *slog.Logger
 }
 
-// Found records damage in the ledger and publishes it in the namespace's log.
+// Found records damage in the ledger and publishes it in the namespace's log. It is not repeated if
+// the ledger or the log fails: damage.json stays the record.
 func (r Reporter) Found(ctx context.Context, found []sluice.Damage) {
 	for _, d := range found {
 		r.Ledger.Note(ctx, nil, ledger.Change{
@@ -46,7 +47,8 @@ func (r Reporter) Found(ctx context.Context, found []sluice.Damage) {
 }
 
 // Missed creates a dead letter for each subscription and each unreadable range of its log, unless
-// the subscription had received the events in it (decision 0029).
+// the subscription had received the events in it (decision 0029). O(subscriptions × damage). It can
+// be repeated.
 func (r Reporter) Missed(ctx context.Context, owed []Owed) error {
 	subs, err := r.Store.Subscriptions().List(ctx)
 	if err != nil {
@@ -84,7 +86,7 @@ func (r Reporter) bury(ctx context.Context, sub *sluice.Subscription, d Owed) er
 
 // Hold disables the subscriptions with stale records, which may have been paused in a lost
 // revision. They stay disabled until they are resumed. It also records the damage that this start
-// has found in the ledger.
+// has found in the ledger. Call it after Examine and before deliveries begin.
 func (r Reporter) Hold(ctx context.Context) error {
 	r.Found(ctx, r.Memory.Fresh())
 	for id, d := range r.Memory.OfBucket(streams.Subscriptions) {

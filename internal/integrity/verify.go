@@ -30,7 +30,8 @@ func NewVerification(m *Memory) *Verification {
 	return &Verification{memory: m, wanted: make(chan struct{}, 1)}
 }
 
-// Run verifies the store once, slowly, and then on request, until ctx is done.
+// Run verifies the store once, slowly, and then on request, until ctx is done. The first takes
+// about ten times as long as reading does, so that it leaves the disk to others.
 func (v *Verification) Run(ctx context.Context) error {
 	for rest := verifyRest; ctx.Err() == nil; rest = 0 {
 		err := v.verify(ctx, rest)
@@ -54,7 +55,7 @@ func (v *Verification) Run(ctx context.Context) error {
 }
 
 // Begin requests a verification, at full speed, unless one is already requested. It returns its
-// state.
+// state. A running one ends early. The result is never an error.
 func (v *Verification) Begin(context.Context) (sluice.Verification, error) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()

@@ -28,7 +28,12 @@ const (
 )
 
 // Block is a stored part of the state of a replica: of the counts of a minute, of the cells of an
-// hour, or of the standings of its subscriptions with the replica itself.
+// hour, or of the standings of its subscriptions with the replica itself. One of Counts, Cells,
+// Standings and Replica is set, by its key:
+//
+//	<process>.29443520.0       part 0 of the minute 29443520
+//	<process>.hour.490725.0    part 0 of the hour 490725
+//	<process>.standing.0       the standings now; <process>.replica the replica itself
 type Block struct {
 	Minute int64     `json:"minute,omitempty"` // since 1970
 	Hour   int64     `json:"hour,omitempty"`   // since 1970
@@ -83,7 +88,8 @@ type Deps struct {
 }
 
 // Book has the attempts of all subscriptions in the last hour and day. It is safe for concurrent
-// use.
+// use. open has a lock of its own, so that an attempt never waits for a Flush or an Hour. mu is not
+// held while the store is asked.
 type Book struct {
 	deps Deps
 	open open
@@ -110,11 +116,12 @@ func New(deps Deps) *Book {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// Attempted counts an attempt.
+// Attempted counts an attempt. It allocates only for the first attempt of a subscription in a
+// minute, and does not keep its arguments.
 func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) { b.open.attempted(sub, a) }
 
 // Run stores blocks and follows those of other replicas until ctx is done. Then it stores the
-// remaining counts.
+// remaining counts. Call it once. The result is always nil.
 func (b *Book) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -227,7 +234,8 @@ func (s *StoredCounts) counts() Counts {
 	return c
 }
 
-// Flush stores the counts that are not stored yet.
+// Flush stores the counts that are not stored yet. The first failure ends it; the rest waits for
+// the next one, with the newest block of each key.
 func (b *Book) Flush(ctx context.Context) {
 	minute, all := b.open.read()
 	b.mu.Lock()
@@ -313,7 +321,7 @@ type Hour struct {
 }
 
 // Hour returns the last hour. The standings of the subscriptions of other replicas are up to 15 s
-// old.
+// old. The result is the caller's. O(subscriptions × slots).
 func (b *Book) Hour() Hour {
 	now := minuteOf(b.deps.Now())
 	minute, all := b.open.read()

@@ -17,7 +17,8 @@ func newHour(minute int64) ownHour {
 	return ownHour{slot: minute / recent, cells: map[string]StoredCells{}, open: map[string]*Counts{}}
 }
 
-// cellsWithOpen returns the cells, including one for the open step.
+// cellsWithOpen returns the cells, including one for the open step. The stored cells are not
+// changed.
 func (h *ownHour) cellsWithOpen() map[string]StoredCells {
 	all := maps.Clone(h.cells)
 	for id, c := range h.open {

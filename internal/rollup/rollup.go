@@ -51,7 +51,8 @@ func bucketOf(d time.Duration) int {
 	return buckets - 1
 }
 
-// Counts are the attempts of a subscription in some time.
+// Counts are the attempts of a subscription in some time. It is for one goroutine. Counts that wrap
+// around after 2³² attempts of a subscription in a day are accepted.
 type Counts struct {
 	Delivered uint32          // attempts with a 2xx
 	Failed    uint32          // all other attempts
@@ -94,7 +95,8 @@ func (c *Counts) Success() (float64, bool) {
 }
 
 // Quantile estimates the duration that a share of the attempts did not exceed, by interpolation
-// within a bucket. It returns zero if there was no attempt.
+// within a bucket. It returns zero if there was no attempt. share is between 0 and 1. The error is
+// at most the width of a bucket.
 func (c *Counts) Quantile(share float64) time.Duration {
 	var all uint64
 	for _, n := range c.Durations {
@@ -144,7 +146,7 @@ func (c *Counts) add(o *Counts) {
 	}
 }
 
-// remove subtracts counts that were added.
+// remove subtracts counts that were added. o must have been added before, exactly.
 func (c *Counts) remove(o *Counts) {
 	if o.began != c.began {
 		return

@@ -26,6 +26,9 @@ type scan struct {
 
 // apply decides a subscription's next state and stores it. After a concurrent change it decides
 // again. check sees the stored state before each decision, and may refuse with an error; nil: none.
+// A refusal of Step is returned with the state that was stored with it. An input is decided anew
+// for each retry, so it must not depend on the state; check is the place for that. If ctx ends, its
+// error.
 func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Subscription) error) (s Subscription, woken bool, err error) {
 	in.WakeID, in.Jitter = "w_"+rand.Text(), mathrand.Float64() //nolint:gosec // the jitter is no secret
 	for i := range tries {
@@ -85,7 +88,8 @@ func (e *Engine) decide(ctx context.Context, key string, stored Subscription, re
 }
 
 // look returns the view of the log for a decision. If the decision may start a wake, the view has
-// no stream that does not exist or that the gate does not pass.
+// no stream that does not exist or that the gate does not pass. It goes on until the streams that a
+// wake would name are all verified: removing one may bring another into the first mostNamed.
 func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, error) {
 	v, err := e.view(ctx, s, in)
 	if err != nil || !in.mayWake() {
@@ -110,7 +114,8 @@ func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, err
 }
 
 // view returns the present tails of a subscription's streams. It first waits until this process has
-// read the log up to its present end.
+// read the log up to its present end. Code Unavailable if that takes longer than catchUpLimit, or
+// the engine does not run.
 func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, error) {
 	last, err := e.ports.Logs.LastSeq(ctx, s.Namespace)
 	if err != nil {
@@ -207,7 +212,8 @@ func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint6
 	return tail, nil
 }
 
-// known returns the tails as far as this process has read the log.
+// known returns the tails as far as this process has read the log. A scan of a subscription reads
+// only the paths that changed since the last one.
 func (e *Engine) known(t *tails, s *Subscription) View {
 	e.mu.Lock()
 	ent := e.entries[s.String()]
@@ -252,7 +258,8 @@ func (c *scan) refresh(s *Subscription, t *tails) {
 }
 
 // verify removes from a view those of the streams that do not exist or must stay hidden, and sets
-// the visible ends of the others.
+// the visible ends of the others. At most looking streams at a time. An error of one leaves the
+// view incomplete.
 func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v View) error {
 	var mu sync.Mutex
 	var errs []error

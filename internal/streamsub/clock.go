@@ -46,7 +46,8 @@ func newClock(now func() time.Time) *clock {
 	return &clock{now: now, wake: make(chan struct{}, 1), due: map[string]time.Time{}}
 }
 
-// set sets a key's due time, in place of an earlier one. The zero time unschedules the key.
+// set sets a key's due time, in place of an earlier one. The zero time unschedules the key. O(log
+// n). Superseded alarms stay in the heap until they come first.
 func (c *clock) set(key string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +89,7 @@ func (c *clock) next() (due []string, at time.Time) {
 	return due, time.Time{}
 }
 
-// run calls tell for each due key until ctx is done.
+// run calls tell for each due key until ctx is done. tell must not block: other keys wait.
 func (c *clock) run(ctx context.Context, tell func(key string)) {
 	for {
 		due, at := c.next()

@@ -21,4 +21,14 @@
 // A lease starts when the wake of a webhook is issued, or when a worker claims a wake. The worker's
 // requests extend it. Generations never restart during the life of a subscription. A token is valid
 // for one generation of one incarnation.
+//
+// The cursors of a subscription in a log, and the streams that they decide about:
+//
+//	0 ───────────── Base ───────────── Floor ──────────────────► end of the log
+//	  tail ≤ Floor, no link            done
+//	  tail > Floor, no link            pending from Base on
+//	  a link                           pending if its tail is behind Acked, wherever that is
+//
+// Moving Floor forward is how links of done streams are removed (fold.go), so that the record stays
+// small although the pattern may match any number of streams.
 package streamsub

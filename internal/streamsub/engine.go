@@ -12,7 +12,9 @@ import (
 )
 
 // Engine serves subscriptions. It handles requests for any of them, and watches the deadlines and
-// sends the notices of those that this process owns. It is safe for concurrent use.
+// sends the notices of those that this process owns. It is safe for concurrent use. mu guards
+// launch, entries, logs and the fields of every entry; it is held neither together with the lock of
+// tails nor during a request.
 type Engine struct {
 	ports Deps
 	opts  Options
@@ -66,7 +68,7 @@ func New(ports Deps, opts Options) *Engine {
 }
 
 // Run serves subscriptions until ctx is done. That cancels requests in flight; the next owner sends
-// them again.
+// them again. Call it once. It returns the error of the watch.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -183,7 +185,8 @@ func (e *Engine) start(key string) {
 	e.launch(func(ctx context.Context) { e.work(ctx, key, ent) })
 }
 
-// work processes a subscription until start is not called meanwhile.
+// work processes a subscription until start is not called meanwhile. One goroutine at a time serves
+// a subscription; a start meanwhile makes it go around once more.
 func (e *Engine) work(ctx context.Context, key string, ent *entry) {
 	select {
 	case e.busy <- struct{}{}:
@@ -236,7 +239,7 @@ func (e *Engine) kickAll() {
 
 // Changed tells the engine that ownership may have changed. It cancels the requests for
 // subscriptions that this process no longer owns. The returned channel is closed when they have
-// ended.
+// ended. Call it after Ownership has changed, and hand a lease on only when the channel is closed.
 func (e *Engine) Changed() <-chan struct{} {
 	e.kickAll()
 	off := e.under.Cut(func(one sending) bool { return !e.ports.Owns.Owns(one.key) })

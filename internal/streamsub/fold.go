@@ -16,7 +16,8 @@ const (
 	keepLinks    = 256       // number of links that fold does not bother to remove
 )
 
-// weight returns how many bytes a stream's name and state take in a record.
+// weight returns how many bytes a stream's name and state take in a record. It is an upper bound,
+// in JSON as Go writes it.
 func weight(path string) int {
 	n := len(path) + len(`"":{"acked":9999999999999999},`)
 	for _, r := range path {
@@ -74,7 +75,8 @@ func (s *Subscription) fold(v View) {
 	}
 }
 
-// fit removes links when a record has no room for them, even during a wake.
+// fit removes links when a record has no room for them, even during a wake. It is the last thing
+// that Step does, so every stored record fits.
 func (s *Subscription) fit(v View) {
 	if left := rest(s.Links); left.over() {
 		s.settle(v)

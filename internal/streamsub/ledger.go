@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Book records the creation and removal of subscriptions in the ledger.
+// Book records the creation and removal of subscriptions in the ledger. The resource is "<root>
+// <id>", with "/" for no root.
 type Book struct{ Ledger *ledger.Ledger }
 
 var _ Accountant = Book{}

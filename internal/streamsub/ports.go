@@ -107,7 +107,7 @@ type Pace interface {
 }
 
 // Deps are an engine's dependencies. Quota and Pace may be nil, for no limit. The others are
-// required.
+// required. All are called from several goroutines at once.
 type Deps struct {
 	Records Records
 	Logs    Logs

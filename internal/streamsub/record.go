@@ -35,6 +35,8 @@ const (
 
 // Key identifies a subscription. Its ID is unique among the subscriptions with the same root in a
 // namespace.
+//
+//	shop.9f86d081884c7d659a2feaa0c55ad015   the key of its record: the namespace, a hash of root and ID
 type Key struct {
 	Namespace string `json:"namespace"`
 	Root      string `json:"root,omitempty"` // "" or a path; its streams are below it, and their paths are relative to it
@@ -146,7 +148,8 @@ func Reserved(path string) bool {
 	return strings.Contains(path+"/", "/"+ControlSegment+"/")
 }
 
-// Subscription is the stored record.
+// Subscription is the stored record. Links is never nil in the engine. Floor and Base never move
+// back, except if the log lost its end (restart).
 type Subscription struct {
 	Key
 
@@ -174,7 +177,8 @@ type Link struct {
 	Acked    uint64 `json:"acked"`
 }
 
-// Wake is an active wake.
+// Wake is an active wake. Snapshot is the promise of the notice: Done of a webhook's response
+// acknowledges up to it. A webhook has Until from the start, a pull-wake only from its claim.
 type Wake struct {
 	ID       string            `json:"id"`
 	Trigger  string            `json:"trigger"`          // the stream that caused it
@@ -205,7 +209,8 @@ func (s *Subscription) Sends() *sluice.Subscription {
 }
 
 // Wishes returns the subscription's pattern and named streams, each as a subscription with a
-// pattern, in the form that access decisions need.
+// pattern, in the form that access decisions need. Empty if it has neither a pattern nor a named
+// stream.
 func (s *Subscription) Wishes() []*sluice.Subscription {
 	var all []*sluice.Subscription
 	add := func(pattern string) {
@@ -228,7 +233,7 @@ func (s *Subscription) Wishes() []*sluice.Subscription {
 func (s *Subscription) Failed() bool { return s.Failures > 0 }
 
 // Next returns when the subscription has to be processed next: its next attempt or the end of its
-// lease; zero: never.
+// lease; zero: never. A time in the past means at once.
 func (s *Subscription) Next() time.Time {
 	switch w := s.Wake; {
 	case w == nil:
@@ -254,7 +259,8 @@ func (s *Subscription) Follows(relative string) bool {
 	return s.Links[relative].Explicit || s.matches(relative)
 }
 
-// Refusal is one of the protocol's errors.
+// Refusal is one of the protocol's errors. Handlers write it in the protocol's own form, with the
+// status that the protocol gives the code.
 type Refusal struct {
 	Code       string
 	Message    string

@@ -19,7 +19,9 @@ const mostListed = 10_000
 // Create creates a subscription. If the caller has an equal one already, it returns that, and
 // created is false. maker reports whether an existing subscription belongs to the caller. Codes:
 // INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS. Codes of package sluice:
-// QuotaExceeded; NotFound if there is no such namespace.
+// QuotaExceeded; NotFound if there is no such namespace. New messages count from the end of the log
+// at the time of the call. The result is stored, not yet processed. Creating is idempotent for its
+// owner; an equal one of another caller is refused.
 func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller, maker func(*Subscription) bool) (s Subscription, created bool, err error) {
 	if c, err = c.Normal(k); err != nil {
 		return s, false, err
@@ -128,14 +130,16 @@ func (e *Engine) checkURL(ctx context.Context, c Config) error {
 	return refuse(URLRejected, "%s", err)
 }
 
-// Get returns a subscription. Code SUBSCRIPTION_NOT_FOUND.
+// Get returns a subscription. Code SUBSCRIPTION_NOT_FOUND. It checks no rights. The record is from
+// the store, not from memory.
 func (e *Engine) Get(ctx context.Context, k Key) (Subscription, error) {
 	s, _, err := e.load(ctx, k.String())
 	return s, err
 }
 
 // Streams returns the streams of a subscription that its owner may see, ordered by path. It lists
-// about mostListed of those without new messages.
+// about mostListed of those without new messages. Code Unavailable while the log is being read.
+// O(paths of the namespace).
 func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error) {
 	v, err := e.view(ctx, s, Input{})
 	if err != nil {
@@ -180,7 +184,8 @@ func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream,
 	return all, nil
 }
 
-// Delete removes a subscription. Code SUBSCRIPTION_NOT_FOUND.
+// Delete removes a subscription. Code SUBSCRIPTION_NOT_FOUND. Tokens of its wakes are worthless
+// from then on: a later subscription with the ID has another incarnation.
 func (e *Engine) Delete(ctx context.Context, k Key, by sluice.Principal) error {
 	return e.remove(ctx, k.String(), by, func(*Subscription) error { return nil })
 }
@@ -213,6 +218,7 @@ func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, ch
 }
 
 // Link adds named streams to a subscription. Codes: SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST.
+// Linking a linked stream changes nothing. During a wake it does not join the wake.
 func (e *Engine) Link(ctx context.Context, k Key, paths []string) error {
 	paths, err := k.Normal(paths)
 	if err != nil {
@@ -223,7 +229,7 @@ func (e *Engine) Link(ctx context.Context, k Key, paths []string) error {
 }
 
 // Unlink removes a named stream from a subscription; it ignores any other path. Code
-// SUBSCRIPTION_NOT_FOUND.
+// SUBSCRIPTION_NOT_FOUND. Unlinking twice is no error.
 func (e *Engine) Unlink(ctx context.Context, k Key, path string) error {
 	_, _, err := e.apply(ctx, k.String(), Input{Do: Unlinked, Paths: []string{bare(path)}}, nil)
 	return err
@@ -239,7 +245,8 @@ type Claim struct {
 }
 
 // Claim gives the wake of a pull-wake subscription to a worker. Codes: SUBSCRIPTION_NOT_FOUND;
-// INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK.
+// INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK. Streams are those of the wake, and others up
+// to mostNamed. Of several workers one gets it; the others learn the holder.
 func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error) {
 	if worker == "" || len(worker) > maxWorker {
 		return Claim{}, invalid("worker: use a name of 1 to %d bytes", maxWorker)
@@ -284,7 +291,9 @@ func (e *Engine) badge(k Key, token string) (badge, error) {
 }
 
 // Call handles a worker's report, and reports whether it started another wake. Codes TOKEN_INVALID;
-// TOKEN_EXPIRED; SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; FENCED; INVALID_OFFSET.
+// TOKEN_EXPIRED; SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; FENCED; INVALID_OFFSET. All acks are
+// stored or none. Repeating a report after Done is FENCED; repeating one without it is
+// INVALID_OFFSET only if another report has moved the cursor on.
 func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error) {
 	b, err := e.badge(k, c.Token)
 	if err != nil {
@@ -311,7 +320,8 @@ func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error
 	return woken, err
 }
 
-// Forget removes all known subscriptions of a namespace that is about to be deleted.
+// Forget removes all known subscriptions of a namespace that is about to be deleted. It knows those
+// of a running engine only; one that was missed is removed as an orphan by its owner.
 func (e *Engine) Forget(ctx context.Context, namespace string, by sluice.Principal) error {
 	e.mu.Lock()
 	var keys []string

@@ -18,6 +18,7 @@ import (
 const sentTries = 5
 
 // serve does a subscription's due work if this process owns it, and schedules its next processing.
+// An error is logged by work, which tries again a second later.
 func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscription) error {
 	if !e.ports.Owns.Owns(key) {
 		e.clock.set(key, time.Time{})
@@ -210,7 +211,9 @@ func (e *Engine) pace(s *Subscription) time.Duration {
 }
 
 // send makes an attempt and stores the outcome. If the attempt was cancelled without success, it
-// stores nothing, and the attempt is repeated.
+// stores nothing, and the attempt is repeated. The order of its checks: the stored state,
+// visibility, ownership, each after the reads that may have taken long, so that the last moment
+// before the request is the one that counts.
 func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	select {
 	case e.slots <- struct{}{}:
@@ -384,6 +387,11 @@ type notice struct {
 }
 
 // notice returns the body of a webhook.
+//
+//	{"subscription_id":"s1","wake_id":"w_…","generation":3,
+//	 "streams":[{"path":"orders","link_type":"glob","acked_offset":"…","tail_offset":"…",
+//	             "has_pending":true}],
+//	 "callback_url":"…","callback_token":"…"}
 func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
 	badge, err := token(e.ports.Keys, s, now)
 	if err != nil {

@@ -140,7 +140,8 @@ func (s *Subscription) expire(in Input, v View, now time.Time) {
 	s.end(v)
 }
 
-// later counts a failure and sets the time of the next attempt.
+// later counts a failure and sets the time of the next attempt. Failures 1, 2, 3, … give 1, 2, 4,
+// 8, 16, 32 and then 60 seconds, each with a jitter of a fifth.
 func (s *Subscription) later(in Input, now time.Time) {
 	s.Failures++
 	wait := mostWait
@@ -232,6 +233,7 @@ func (s *Subscription) fence(in Input, now time.Time) error {
 	return nil
 }
 
+// The acks are checked before the first is applied, so that a refused report changes nothing.
 func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err error) {
 	if err := s.fence(in, now); err != nil {
 		return false, err

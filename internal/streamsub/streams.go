@@ -52,6 +52,7 @@ func (s *Subscription) cursor(path string, tail uint64) uint64 {
 }
 
 // Pending returns the streams with new messages, ordered by their last message, oldest first.
+// O(len(v.Tails)), sorted.
 func Pending(s *Subscription, v View) []Stream {
 	var all []Stream
 	for path, tail := range v.Tails {

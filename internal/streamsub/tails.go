@@ -19,7 +19,8 @@ const (
 	goneLooksLike = "the log cannot be read at the moment; retry"
 )
 
-// tails tracks the ends of the paths of a namespace.
+// tails tracks the ends of the paths of a namespace. mu guards all fields but stop and stopped. A
+// path that loses all its events keeps its end.
 type tails struct {
 	mu      sync.Mutex
 	at      uint64 // complete up to here
@@ -149,7 +150,7 @@ func (t *tails) reach(ctx context.Context, seq uint64) error {
 	}
 }
 
-// tailOf returns the end of a path; 0: it has no events.
+// tailOf returns the end of a path; 0: it has no events. The caller holds the lock.
 func (t *tails) tailOf(path sluice.Path) uint64 {
 	if e := t.ends[path]; e != nil {
 		return end(e).seq
