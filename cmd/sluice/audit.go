@@ -87,6 +87,7 @@ func whatChanged(e *sluice.LedgerEntry) string {
 	return terminal.OrDash(strings.Join(changes, ", "))
 }
 
+// union returns the names of both; the values do not matter.
 func union(a, b map[string]string) map[string]string {
 	all := maps.Clone(a)
 	maps.Copy(all, b)

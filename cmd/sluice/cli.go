@@ -89,7 +89,8 @@ type cli struct {
 	Version    versionCmd     `cmd:"" group:"tools" help:"Print the version."`
 }
 
-// groups are the groups of commands and flags in the help.
+// groups are the groups of commands and flags in the help. They have the order of the help. The
+// manual page has only commands of these groups.
 func groups() []kong.Group {
 	return []kong.Group{
 		{Key: "start", Title: "Start:"},
@@ -142,6 +143,7 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 		return 0
 	}
 	command, err := parser.Parse(helpArgs(args))
+	// Also after an error, so that it is printed in the requested format.
 	s.Flags = c.Flags
 	if ended >= 0 {
 		return ended
@@ -166,6 +168,7 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 
 // refusal returns the error of a command line. For a flag with an invalid value, it names the valid
 // values. The parser's own error would also name the values that stand for an absent flag.
+// Enumerations with an empty value, which stands for an absent flag, have at least two others.
 func refusal(err error) error {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || !strings.Contains(err.Error(), "must be one of") {

@@ -284,7 +284,8 @@ func (r contextResolver) resolve(ctx *kong.Context, flag *kong.Flag) (any, error
 	return valueOf(found, flag.Name)
 }
 
-// valueOf returns the value of a flag in a context; nil if it has none.
+// valueOf returns the value of a flag in a context; nil if it has none. An error if the token file
+// of the context cannot be read.
 func valueOf(found terminal.Context, flag string) (any, error) {
 	values := map[string]string{"server": found.Server, "ns": found.Namespace, "default-ns": found.Namespace, "ca": found.CA, "cert": found.Cert, "key": found.Key}
 	if flag == "token" {
@@ -301,7 +302,8 @@ func valueOf(found terminal.Context, flag string) (any, error) {
 }
 
 // name returns the name of the context of a command line, empty if there is none, and whether a
-// flag names it.
+// flag names it. The order is --context, --server and --data, SLUICE_URL and SLUICE_DATA,
+// SLUICE_CONTEXT, and then the context in use.
 func (r contextResolver) name(ctx *kong.Context) (name string, isFlag bool, err error) {
 	given := map[string]string{}
 	for _, at := range ctx.Path {

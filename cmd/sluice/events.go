@@ -29,7 +29,8 @@ type eventsLsCmd struct {
 	Oldest  bool     `name:"oldest-first" help:"List the oldest events first."`
 }
 
-// eventView is an event in JSON output.
+// eventView is an event in JSON output. It is the same in events ls, events get, feed and state, so
+// one program can read all of them.
 type eventView struct {
 	Seq         uint64            `json:"seq"`
 	ID          string            `json:"id"`

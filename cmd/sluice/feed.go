@@ -178,6 +178,7 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 	case item.Away != nil:
 		p.away = true
 		p.note("connection lost; reconnecting: %v", item.Away)
+	// The feed is open again: its first message after a lost connection.
 	case p.away:
 		p.away = false
 		p.note("reconnected")

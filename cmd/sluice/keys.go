@@ -39,6 +39,7 @@ func (keysLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// An overlap should exceed the five minutes for which receivers may keep the key set.
 type keysRotateCmd struct {
 	terminal.Confirmation
 

@@ -140,6 +140,8 @@ func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 			Signature: sluice.Signature{Scheme: sluice.Scheme(c.Scheme)},
 		},
 	}
+	// Validate refuses http://, which is the rule for endpoints of the server. So the subscription
+	// has another URL until it has passed.
 	sub.SetDefaults()
 	if err := sub.Validate(); err != nil {
 		return sub, terminal.Usage(err)
@@ -154,7 +156,8 @@ func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 	return sub, nil
 }
 
-// listener forwards the events of a namespace.
+// listener forwards the events of a namespace. resume, lanes and said are used by the goroutine of
+// run only.
 type listener struct {
 	cmd     *listenCmd
 	session *terminal.Session
@@ -196,6 +199,7 @@ func (l *listener) run(ctx context.Context) error {
 	if err != nil {
 		l.stop()
 	}
+	// The attempts in flight have terminal.Grace; they are printed before the command ends.
 	l.lanes.working.Wait()
 	return cmp.Or(l.failed, err)
 }

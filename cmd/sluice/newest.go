@@ -138,6 +138,7 @@ func (w *newest) end(ctx context.Context) (uint64, error) {
 func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Event, start uint64, err error) {
 	q := w.query
 	q.Since, q.Until, q.Limit = strconv.FormatUint(from, 10), strconv.FormatUint(to, 10), newestLeast
+	// A log that has lost its first events would answer WindowExceeded to 0.
 	if from == 0 {
 		q.Since = "-1"
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// pubCmd publishes events.
+// pubCmd publishes events. Without --from it publishes one event, with it the lines of a file in
+// batches.
 type pubCmd struct {
 	Path string `arg:"" optional:"" help:"Path of the event, such as /orders/42; with --from, for lines without a path."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
@@ -135,6 +136,7 @@ func (c *pubCmd) many(ctx context.Context, s *terminal.Session, api *client.Clie
 	})
 }
 
+// add counts the events of one response.
 func (r *pubReport) add(stored []sluice.Stored) {
 	r.Published += len(stored)
 	for _, one := range stored {
@@ -144,6 +146,7 @@ func (r *pubReport) add(stored []sluice.Stored) {
 	}
 }
 
+// finish sets the figures; per_second is finite for any duration.
 func (r *pubReport) finish() {
 	r.Seconds = time.Since(r.started).Seconds()
 	r.PerSecond = float64(r.Published) / max(r.Seconds, 1e-6)

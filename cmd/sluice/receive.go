@@ -25,6 +25,8 @@ import (
 const receiveMost = 100_000
 
 // receiveCmd is a receiver for tests: it prints requests, verifies them, and fails as configured.
+// It binds the loopback address unless the argument names another one, because it prints everything
+// that it gets.
 type receiveCmd struct {
 	keyFlags
 
@@ -66,6 +68,7 @@ func (c *receiveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return r.serve(ctx, listener)
 }
 
+// check returns a usage error for values out of bounds.
 func (c *receiveCmd) check() error {
 	switch {
 	case c.Fail < 0:
@@ -167,6 +170,8 @@ func (r *receiving) take(w http.ResponseWriter, req *http.Request) {
 	if d, err := webhook.Parse("", req.Header, body); err == nil {
 		one.Event, one.Type, one.Path, one.Attempt = d.ID, d.Type, d.Path, d.Attempt
 	}
+	// The response is decided before the delay: two attempts at one event are counted in their
+	// order.
 	r.answer(&one, req, body)
 	select {
 	case <-time.After(r.cmd.Delay):

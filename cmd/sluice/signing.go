@@ -29,7 +29,7 @@ const (
 	maxRequest    = 64 << 20 // bytes of a request that verify and sign read
 )
 
-// keyFlags are the keys that verify requests.
+// keyFlags are the keys that verify requests. Several secrets and keys are alternatives.
 type keyFlags struct {
 	Secret     []string `help:"Secret of the subscription; two during a rotation." env:"SLUICE_SECRET" placeholder:"SECRET" sep:"none"`
 	SecretFile []string `name:"secret-file" help:"File with a secret." type:"path" placeholder:"FILE" sep:"none"`
@@ -237,6 +237,7 @@ func requestLine(req *http.Request, reader *bufio.Reader) error {
 	return nil
 }
 
+// The secret is not checked against that of a server.
 type signCmd struct {
 	File     string    `arg:"" optional:"" help:"File with the body. Default: stdin."`
 	Secret   string    `help:"Secret; whsk_… is a private key, for the schemes ed25519 and rfc9421." env:"SLUICE_SECRET" placeholder:"SECRET" required:""`
@@ -258,6 +259,7 @@ func (*signCmd) Help() string {
 // Run prints the headers, or the request. The same body, ID and time give the same signature for
 // every scheme.
 func (c *signCmd) Run(s *terminal.Session) error {
+	// With a header, the whole file is the body.
 	_, body, err := requestOf(s, c.File, []string{"x: "})
 	if err != nil {
 		return err
@@ -274,6 +276,7 @@ func (c *signCmd) Run(s *terminal.Session) error {
 		for _, header := range headers {
 			values[header[0]] = header[1]
 		}
+		// The table is not reached in this format.
 		return s.Show(values, nil)
 	}
 	var text bytes.Buffer

@@ -90,7 +90,8 @@ func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
 	return spec, err
 }
 
-// dataOf returns the data that an argument stands for: the argument itself, a file, or stdin.
+// dataOf returns the data that an argument stands for: the argument itself, a file, or stdin. "@"
+// alone names no file, and is an error. The data is read as a whole.
 func dataOf(argument string, stdin io.Reader) (data []byte, err error) {
 	file, isFile := strings.CutPrefix(argument, "@")
 	switch {
@@ -116,6 +117,7 @@ type streamView struct {
 	TTL string `json:"ttl,omitempty"`
 }
 
+// view returns the JSON form of a stream's metadata.
 func (a *streamArg) view(info client.StreamInfo) streamView {
 	v := streamView{Namespace: a.NS, Path: a.Path, StreamInfo: info}
 	if info.TTL > 0 {
@@ -307,6 +309,7 @@ func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
 	return terminal.EscapedJSON(out.Bytes()), nil
 }
 
+// pageViewOf returns a page in the form for programs; text that is not UTF-8 is base64.
 func pageViewOf(page client.StreamPage, messages []json.RawMessage) pageView {
 	v := pageView{ContentType: page.ContentType, Messages: messages, Next: page.Next, UpToDate: page.UpToDate, Closed: page.Closed}
 	switch {

@@ -42,6 +42,8 @@ func (c *topicsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		}
 		view.Topics, view.Mirrored = append(view.Topics, page.Topics...), append(view.Mirrored, page.Mirrored...)
 		q.Cursor = page.Next
+		// One list may be full while the other continues; a page without elements of a list ends
+		// that list.
 		more = q.Cursor != "" && (c.Limit == 0 || len(page.Topics) > 0 && len(view.Topics) < c.Limit || len(page.Mirrored) > 0 && len(view.Mirrored) < c.Limit)
 	}
 	if c.Limit > 0 {

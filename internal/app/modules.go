@@ -103,7 +103,8 @@ func (f markFollower) SetMark(is sluice.Unsafe, revision uint64) {
 }
 
 // openLeases constructs the leases of this replica, which are divided again when the modules that
-// it can run change.
+// it can run change. It comes after openModules, because leases are divided by the modules that a
+// replica can run.
 func (s *server) openLeases(ctx context.Context) error {
 	leases, err := s.Store.Leases(ctx, s.replica, s.modules.Ready)
 	if err != nil {

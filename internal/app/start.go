@@ -14,6 +14,7 @@ import (
 // can be started together with its NATS cluster. An embedded store has a time limit.
 func (s *server) open(ctx context.Context) error {
 	begin := []func(context.Context) error{s.web.LoadTLS, s.OpenNATS, s.forget}
+	// The order matters: each step uses fields that the steps before it have set.
 	rest := []func(context.Context) error{
 		s.openRoom, s.openSender, s.openRegistry, s.openReports, s.openAccess, s.openModules, s.openEngine, s.openWakes, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openMirrors, s.openKnowledge, s.openAPI,
 	}
@@ -34,7 +35,7 @@ func (s *server) open(ctx context.Context) error {
 	return nil
 }
 
-// within runs the steps in order.
+// within runs the steps in order. The first error ends them. The limit is for all steps together.
 func within(ctx context.Context, limit time.Duration, steps []func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

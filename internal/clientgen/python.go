@@ -8,6 +8,8 @@ import (
 
 const pyHeader = "# Generated from the OpenAPI document by `make clients`. Do not edit.\n"
 
+// pyTypes returns the file of types. An object is a class, because members then have documentation;
+// one with a member name that Python reserves is a dictionary, in which any name is a string.
 func (m *model) pyTypes() []byte {
 	var b strings.Builder
 	b.WriteString(pyHeader + `"""The types of requests and responses: dictionaries, as JSON has them."""
@@ -36,6 +38,13 @@ Bytes: TypeAlias = "bytes | str"
 	return []byte(b.String())
 }
 
+// pyClass writes such an object:
+//
+//	class Thing(TypedDict):
+//	    """A thing."""
+//
+//	    id: str
+//	    labels: NotRequired[dict[str, str]]
 func pyClass(b *strings.Builder, t *typ) {
 	fmt.Fprintf(b, "\nclass %s(TypedDict):\n", t.name)
 	if t.doc != "" {
@@ -66,6 +75,7 @@ func pyField(f field) string {
 	return "NotRequired[" + f.of.py + "]"
 }
 
+// pyQuoted returns a string literal. Literal types contain double quotes, and never single ones.
 func pyQuoted(text string) string {
 	if strings.Contains(text, `"`) {
 		return "'" + text + "'"
@@ -73,6 +83,7 @@ func pyQuoted(text string) string {
 	return `"` + text + `"`
 }
 
+// pyDoc returns a docstring on one line. A quote at the end would end it early, so a space follows.
 func pyDoc(text, indent string) string {
 	text = strings.ReplaceAll(text, `\`, `\\`)
 	if strings.HasSuffix(text, `"`) {
@@ -92,6 +103,8 @@ func pyReserved(name string) string {
 	return name
 }
 
+// pyOperations returns the file of operations: methods that build a request, and call one of three
+// functions of the class that sends it.
 func (m *model) pyOperations() []byte {
 	var b strings.Builder
 	b.WriteString(pyHeader + `"""The operations of the API. The class Sluice sends them."""
@@ -125,6 +138,7 @@ class Operations:
 	return []byte(b.String())
 }
 
+// pyOperation writes a method. Path arguments and the body are positional, all others by keyword.
 func (m *model) pyOperation(b *strings.Builder, o *op) {
 	sent := map[string][]string{}
 	signature := []string{"self"}
@@ -162,6 +176,7 @@ func (m *model) pyOperation(b *strings.Builder, o *op) {
 	fmt.Fprintf(b, "        return self.%s(%q, %q, %s, %s, %s%s)\n", how, o.method, o.path, dict("path"), dict("query"), dict("header"), body)
 }
 
+// pyArgument returns the annotation of an argument, with the default None if it is optional.
 func (m *model) pyArgument(a arg) string {
 	of := m.pyQualified(a.of).py
 	switch {

@@ -8,6 +8,7 @@ import (
 
 const tsHeader = "// Generated from the OpenAPI document by `make clients`. Do not edit.\n\n"
 
+// tsTypes returns the file of types: an interface for each object, an alias for anything else.
 func (m *model) tsTypes() []byte {
 	var b strings.Builder
 	b.WriteString(tsHeader + "/** A body that is sent as it is. */\nexport type Bytes = string | Uint8Array<ArrayBuffer>\n")
@@ -36,6 +37,7 @@ func (m *model) tsTypes() []byte {
 	return []byte(b.String())
 }
 
+// tsOperations returns the file of operations, as pyOperations.
 func (m *model) tsOperations() []byte {
 	var b strings.Builder
 	b.WriteString(tsHeader + `import type { Args, Frame, Options } from './client.js'
@@ -54,6 +56,8 @@ export abstract class Operations {
 	return []byte(b.String())
 }
 
+// tsOperation writes a method with one object of arguments, which may be left out if all are
+// optional.
 func (m *model) tsOperation(b *strings.Builder, o *op) {
 	var args, headers []string
 	optional := true
@@ -95,6 +99,8 @@ func (m *model) tsOperation(b *strings.Builder, o *op) {
 
 var tsIdentifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
+// tsMember returns a member. An optional one accepts undefined, for callers with
+// exactOptionalPropertyTypes.
 func tsMember(f field) string {
 	name := f.name
 	if !tsIdentifier.MatchString(name) {

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Cmd runs the demonstration.
+// Cmd runs the demonstration. It needs no server, no settings and no network: it starts its own
+// server on free ports, with a data directory of its own, and ignores the variables SLUICE_….
 type Cmd struct {
 	From    string        `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}, in act 2, instead of generated orders." type:"existingfile" placeholder:"FILE"`
 	Events  int           `help:"Number of events in act 2; default: 200, or all of the file." placeholder:"N"`
@@ -26,7 +27,9 @@ type Cmd struct {
 }
 
 // Run plays the acts. It returns an error unless all statements hold and all events have arrived,
-// verified and in order.
+// verified and in order. The server is stopped and, without --keep, its directory removed in every
+// case. An interrupt during the acts is an error; in the playground it ends the command with exit
+// status 0.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	events, err := c.events()
 	if err != nil {
@@ -68,7 +71,8 @@ func (c *Cmd) continues(s *terminal.Session) bool {
 	return c.Keep || s.Interactive && !c.Exit && !s.IsJSON()
 }
 
-// events returns the events of act 2, every one with an ID.
+// events returns the events of act 2, every one with an ID. A file's events beyond maxEvents are
+// ignored. Events with the same ID are expected once.
 func (c *Cmd) events() ([]sluice.Event, error) {
 	if c.Events < 0 {
 		return nil, terminal.Usagef("--events %d: write a number above 0", c.Events)
@@ -96,6 +100,11 @@ const maxEvents = 100_000
 const subscription = "orders"
 
 // demo is one run: a server, a receiver with its subscription, and the published events.
+//
+//	publish ──► server (a process, killed in act 2) ──► receiver (in this process)
+//	   │                                                   │
+//	   └────────────────► record ◄─────────────────────────┘
+//	                        └──► statements on the stage
 type demo struct {
 	cmd      *Cmd
 	stage    *stage
@@ -124,7 +133,8 @@ func (d *demo) open(ctx context.Context) error {
 	return d.subscribe(ctx)
 }
 
-// subscribe creates the receiver's subscription. Its retries are short, so that a demonstration shows them.
+// subscribe creates the receiver's subscription. Its retries are short, so that a demonstration
+// shows them. Start "all" delivers events that were published before it, too.
 func (d *demo) subscribe(ctx context.Context) error {
 	_, _, err := d.server.client().CreateSubscription(ctx, client.SubscriptionSpec{
 		ID: subscription, Pattern: "/**", Start: "all", Description: "created by sluice demo",

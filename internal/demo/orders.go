@@ -33,6 +33,7 @@ func scans(n int) []sluice.Event {
 	return events
 }
 
+// order returns an event with an ID that follows from n: "evt-0003".
 func order(n, number int, of string) sluice.Event {
 	data, err := json.Marshal(map[string]any{"order": number, "total": 20 + 7.5*float64(number%10), "currency": "EUR"})
 	if err != nil {

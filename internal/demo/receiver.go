@@ -17,7 +17,8 @@ import (
 
 const failing = http.StatusMultipleChoices // statuses from here on mean that the event was not accepted
 
-// receiver is the endpoint of the demonstration. It verifies, answers and records requests.
+// receiver is the endpoint of the demonstration. It verifies, answers and records requests. url is
+// set by listen. record and stage have locks of their own, which are taken under mu.
 type receiver struct {
 	url    string
 	secret string
@@ -84,7 +85,8 @@ func (r *receiver) listen(ctx context.Context) error {
 	return nil
 }
 
-// close stops the receiver after it has answered requests in flight.
+// close stops the receiver after it has answered requests in flight. It can be called twice.
+// Requests have five seconds.
 func (r *receiver) close(ctx context.Context) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -20,7 +20,8 @@ type arrival struct {
 	status   int
 }
 
-// tally counts the receiver's requests.
+// tally counts the receiver's requests. Twice is no fault: delivery is at least once, and the
+// receiver may have answered a server that was killed before it recorded the answer (S0-41).
 type tally struct {
 	Receiver   string  `json:"receiver"`
 	Delivered  int     `json:"delivered"` // accepted events
@@ -33,7 +34,8 @@ type tally struct {
 	P99        float64 `json:"p99_ms"`
 }
 
-// laneView is the progress of one path.
+// laneView is the progress of one path. An event that arrives for the first time while another of
+// its path is open is out of order.
 type laneView struct {
 	seq  uint64 // highest that has arrived
 	open string // ID of an event that has arrived but is not accepted yet
@@ -59,7 +61,8 @@ type summary struct {
 	Statements []statement `json:"statements"`
 }
 
-// record has the published events and their arrivals.
+// record has the published events and their arrivals. mu guards all fields. Publishing and arrivals
+// come from different goroutines.
 type record struct {
 	mu        sync.Mutex
 	changed   chan struct{}        // closed with each change
@@ -71,7 +74,8 @@ type record struct {
 	tally     tally
 }
 
-// newRecord returns the record of events that will be published, some perhaps twice.
+// newRecord returns the record of events that will be published, some perhaps twice. The memory is
+// one entry for each event ID.
 func newRecord(events []sluice.Event) *record {
 	ids := map[string]bool{}
 	for _, ev := range events {
@@ -184,7 +188,8 @@ func (r *record) read(look func()) {
 	look()
 }
 
-// until waits until the record meets a condition, at most for limit.
+// until waits until the record meets a condition, at most for limit. met is called under the lock,
+// at once and after each change. The error is that of ctx, or names the limit.
 func (r *record) until(ctx context.Context, limit time.Duration, met func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
@@ -238,7 +243,8 @@ func (r *record) conclude(s *terminal.Session, statements []statement) error {
 	return r.faults()
 }
 
-// quantile returns a percentile in milliseconds, 0 if there are no durations.
+// quantile returns a percentile in milliseconds, 0 if there are no durations. The cost is O(n log
+// n). percent is 0 to 100.
 func quantile(durations []time.Duration, percent int) float64 {
 	if len(durations) == 0 {
 		return 0

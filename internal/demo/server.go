@@ -24,7 +24,9 @@ const (
 	moment  = 20 * time.Millisecond // interval of polling
 )
 
-// server is a server in a process of its own, which can be killed and started again.
+// server is a server in a process of its own, which can be killed and started again. start, kill
+// and stop are called by one goroutine; client, next, pid and addresses by any. Its files are the
+// data directory and the log, which all processes append to.
 type server struct {
 	session *terminal.Session
 	program string
@@ -40,6 +42,7 @@ type server struct {
 	changed chan struct{} // closed when api changes
 }
 
+// The caller must call stop, also if start was never called.
 func newServer(s *terminal.Session, dir string) (*server, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -64,7 +67,8 @@ func (p *server) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts the server on free ports and returns when it is ready.
+// start starts the server on free ports and returns when it is ready. If it fails, the process may
+// run; stop ends it.
 func (p *server) start(ctx context.Context) error {
 	if err := datadir.RemoveAddresses(p.data); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("demo: %w", err) // they are those of a server that was killed
@@ -140,7 +144,7 @@ func (p *server) lastLines() string {
 }
 
 // next waits until another server has started than that of the failed client, and returns the
-// client of it.
+// client of it. A nil failed returns the present client at once.
 func (p *server) next(ctx context.Context, failed *client.Client) (*client.Client, error) {
 	for {
 		p.mu.Lock()
@@ -191,7 +195,8 @@ func (p *server) kill() error {
 	return nil
 }
 
-// stop ends the process, if there is one, and closes the log.
+// stop ends the process, if there is one, and closes the log. A process that ignores SIGTERM is
+// killed after twice terminal.Grace.
 func (p *server) stop() error {
 	p.mu.Lock()
 	process, ended := p.process, p.ended
@@ -213,7 +218,8 @@ func (p *server) stop() error {
 	return nil
 }
 
-// run runs a command of this program and returns its output.
+// run runs a command of this program and returns its output. stdout and stderr are one text. The
+// end of ctx kills the command.
 func (p *server) run(ctx context.Context, args ...string) (string, error) {
 	cmd := p.command(args...)
 	var out bytes.Buffer

@@ -22,7 +22,8 @@ type statement struct {
 }
 
 // stage prints the acts. In JSON, it prints nothing. It ignores errors of printing: if stdout has
-// no reader, the context ends.
+// no reader, the context ends. act and statements are used by one goroutine; say may be called by
+// several.
 type stage struct {
 	session    *terminal.Session
 	paint      terminal.Painter
@@ -36,6 +37,7 @@ func newStage(s *terminal.Session) *stage {
 	return &stage{session: s, paint: s.Painter("auto", s.Watched)}
 }
 
+// say prints a line, unless the output is for programs.
 func (g *stage) say(format string, args ...any) {
 	if g.session.IsJSON() {
 		return

@@ -87,6 +87,7 @@ func (s *Server) listEventDeliveries(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), storyTime)
 	defer cancel()
+	// The rights and the registry take the context of the request; they end with the page, too.
 	c.SetRequest(c.Request().WithContext(ctx))
 	ev, err := s.findEvent(ctx, c.Param("ns"), name)
 	if err != nil {
@@ -213,7 +214,8 @@ func (s *Server) eventDelivery(ctx context.Context, sub *sluice.Subscription, ev
 // may be missing or ambiguous.
 func eventName(ev *sluice.Event) string { return strconv.FormatUint(ev.Seq, 10) }
 
-// runsOf divides attempts, oldest first, among the original delivery and the replays.
+// runsOf divides attempts, oldest first, among the original delivery and the replays. A run has the
+// place of its first attempt.
 func (s *Server) runsOf(ctx context.Context, sub *sluice.Subscription, attempts []sluice.Attempt) ([]deliveryRun, error) {
 	runs := []deliveryRun{}
 	for _, a := range attempts {

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// WatchMirrors reads the snapshots of mirrors at each scrape. Call it once.
+// WatchMirrors reads the snapshots of mirrors at each scrape. Call it once. The lag of a mirror
+// that has not synced yet is unknown, and has no value.
 func (m *Metrics) WatchMirrors(read func() []model.MirrorGauges) {
 	known := func() (all []model.MirrorGauges) {
 		for _, g := range read() {
@@ -34,6 +35,7 @@ func (m *Metrics) WatchMirrors(read func() []model.MirrorGauges) {
 	)
 }
 
+// syncState returns the value of a state; an unknown one counts as idle.
 func syncState(s sluice.SyncState) float64 {
 	switch s {
 	case sluice.SyncSyncing:

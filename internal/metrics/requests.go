@@ -17,6 +17,7 @@ type requests struct {
 	known    sync.Map // *requestFigures by requestKind; a lookup by labels costs ten times as much
 }
 
+// Requests without a route have model.Unrouted as theirs.
 type requestKind struct {
 	route, method string
 	class         int // first digit of the status
@@ -40,7 +41,8 @@ func newRequests() *requests {
 	}
 }
 
-// Served counts an HTTP request that has ended.
+// Served counts an HTTP request that has ended. A request that waits for news counts, without its
+// duration.
 func (m *Metrics) Served(r model.Served) { m.requests.add(&r) }
 
 func (q *requests) add(r *model.Served) {

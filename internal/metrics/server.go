@@ -28,7 +28,8 @@ func (m *Metrics) Built(version string) {
 	}, func() float64 { return 1 }))
 }
 
-// WatchNATS reads the state of the connection to NATS at each scrape, until ctx is done. Call it once.
+// WatchNATS reads the state of the connection to NATS at each scrape, until ctx is done. Call it
+// once. Reconnects is counted from the start of the process.
 func (m *Metrics) WatchNATS(ctx context.Context, read func(context.Context) model.NATSGauges) {
 	all := kept(ctx, m.log, keptFor, func(ctx context.Context) ([]model.NATSGauges, error) {
 		return []model.NATSGauges{read(ctx)}, nil

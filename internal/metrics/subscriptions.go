@@ -10,7 +10,8 @@ import (
 
 // subscriptions counts the work of subscriptions, in about 40 bytes for each counter. It replaces
 // the vectors of Prometheus because there may be thousands of subscriptions, and the counters of
-// deleted ones must be removed.
+// deleted ones must be removed. mu guards all and the counters in it; the descriptions do not
+// change.
 type subscriptions struct {
 	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks, mirrored, gaps, unsynced *prometheus.Desc
 
@@ -53,7 +54,9 @@ func newSubscriptions() *subscriptions {
 	}
 }
 
-// add adds to a counter of a subscription.
+// add adds to a counter of a subscription. It searches the few counters of the subscription one
+// after another, which costs less than a map of labels. A subscription that appears in another
+// namespace begins at 0.
 func (s *subscriptions) add(sub *sluice.Subscription, of *prometheus.Desc, label string, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,6 +95,7 @@ func (s *subscriptions) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
+// The lock is not held while Prometheus reads the channel.
 func (s *subscriptions) snapshot() (all []prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

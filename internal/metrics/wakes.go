@@ -35,7 +35,7 @@ func (m *Metrics) Woken(sub *sluice.Subscription) {
 // Notified counts an attempt to notify.
 func (m *Metrics) Notified(sub *sluice.Subscription, a *sluice.Attempt) { m.Attempted(sub, a) }
 
-// CalledBack counts a callback; without a code it was accepted.
+// CalledBack counts a callback; without a code it was accepted. Codes are those of S1, a fixed set.
 func (m *Metrics) CalledBack(sub *sluice.Subscription, code sluice.Code) {
 	m.of.add(sub, m.of.callbacks, string(cmp.Or(code, "OK")), 1)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watches counts the work of watches.
+// Watches counts the work of watches. The counters of a deleted watch stay until the process ends.
 type Watches struct {
 	looked    *prometheus.CounterVec
 	throttled *prometheus.CounterVec
@@ -52,7 +52,7 @@ func (w *Watches) Looked(of *sluice.Watch, readings, throttled uint64) {
 	}
 }
 
-// Fired counts that a watch fired.
+// Fired counts that a watch fired. outcome is ok, or the code of the refusal.
 func (w *Watches) Fired(of *sluice.Watch, outcome string) {
 	w.fired.WithLabelValues(of.Namespace, of.ID, outcome).Inc()
 }

@@ -279,6 +279,7 @@ func verificationFacts(v client.Verification) []string {
 	return facts
 }
 
+// grantFacts returns a grant as names and values. part of is the grant from which it derives.
 func grantFacts(g sluice.Grant) []string {
 	return []string{
 		"grant", g.ID, "principal", string(g.Principal), "verbs", verbs(g.Verbs), "object", g.Object.String(),

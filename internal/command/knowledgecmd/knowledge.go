@@ -65,6 +65,7 @@ func (c *knowledgePutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(is, func() error { return s.Facts(enrichmentFacts(is)...) })
 }
 
+// enrichmentFacts returns the settings as names and values for Session.Facts.
 func enrichmentFacts(is sluice.Enrichment) []string {
 	return []string{
 		"namespace", is.Namespace, "model", is.Model, "dimensions", strconv.Itoa(is.Dimensions), "pattern", string(is.Pattern),
@@ -126,6 +127,7 @@ func (c *knowledgeRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return cmdkit.Done(s, "Ended the enrichment of %s.", c.NS)
 }
 
+// A vector must have the dimensions of the enrichment; the server refuses others.
 type knowledgeSearchCmd struct {
 	namespaceFlag
 

@@ -70,6 +70,7 @@ func (c *mirrorExportCmd) Run(ctx context.Context, s *terminal.Session) (err err
 	if err != nil {
 		return err
 	}
+	// The medium may be read by another user on another machine.
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // couriers read it
 		return fmt.Errorf("export: %w", err)
 	}

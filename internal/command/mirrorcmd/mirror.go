@@ -58,6 +58,7 @@ func (c credentialFlags) credential(s *terminal.Session) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
+// A source on the same server needs no token; one without a network gets bundles.
 type mirrorAddCmd struct {
 	credentialFlags
 

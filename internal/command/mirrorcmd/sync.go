@@ -96,7 +96,8 @@ func (c *mirrorStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(st, func() error { return mirrorStatusTable(s, &st) })
 }
 
-// mirrorStatusTable prints the state of a mirror, its progress, and its gaps.
+// mirrorStatusTable prints the state of a mirror, its progress, and its gaps. The gaps are ranges
+// of sequences that the copy lacks for good.
 func mirrorStatusTable(s *terminal.Session, st *sluice.MirrorStatus) error {
 	stale, failures := "", ""
 	if st.Stale {

@@ -141,6 +141,7 @@ func (c *mirrorTrustCmd) key(s *terminal.Session) (client.BundleKey, error) {
 		return client.BundleKey{}, fmt.Errorf("read keys: %w", err)
 	}
 	var set struct{ Keys []json.RawMessage }
+	// A file may have a JWK set or a single key.
 	if err := json.Unmarshal(text, &set); err != nil || len(set.Keys) == 0 {
 		set.Keys = []json.RawMessage{text}
 	}

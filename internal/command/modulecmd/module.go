@@ -54,6 +54,7 @@ func (c *moduleNewCmd) Run(s *terminal.Session) error {
 	return cmdkit.Done(s, "Wrote %s. Try it: sluice module test "+c.Dir, c.Dir)
 }
 
+// It is a directory on this machine; the commands with moduleName are about the server's.
 type moduleDir struct {
 	Dir string `arg:"" help:"Directory of the module." type:"existingdir"`
 }
@@ -129,6 +130,7 @@ func showTrial(s *terminal.Session, t host.Trial) error {
 	return nil
 }
 
+// outcomeOf describes an outcome, with the server's next step.
 func outcomeOf(a sluice.Attempt) string {
 	switch a.Outcome {
 	case sluice.Delivered:

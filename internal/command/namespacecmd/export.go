@@ -71,6 +71,7 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	if since == "" {
 		since = "-1"
 	}
+	// The end is fixed before the first page; later events are for the next run.
 	tail, err := api.State(ctx, c.Name, client.StateQuery{Limit: 1})
 	if err != nil {
 		return err
@@ -94,6 +95,7 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 		}
 		var lines bytes.Buffer
 		for i := range page.Items {
+			// An event is one line, so that lastLine finds it.
 			if err := json.Compact(&lines, page.Items[i].AppendJSON(nil)); err != nil { // data may have line breaks
 				return fmt.Errorf("event %d: %w", page.Items[i].Seq, err)
 			}

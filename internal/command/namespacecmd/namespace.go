@@ -265,6 +265,7 @@ func eventsOf(ns sluice.Namespace) uint64 {
 	return ns.Usage.Events
 }
 
+// showNamespace prints the settings and, if the caller may see it, the usage in events and bytes.
 func showNamespace(s *terminal.Session, ns sluice.Namespace) error {
 	return s.Show(ns, func() error {
 		pairs := []string{
@@ -307,7 +308,7 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// quota formats a namespace's publish quota in a line.
+// quota formats a namespace's publish quota in a line. A burst is shown with a rate only.
 func quota(q sluice.Quota) string {
 	var parts []string
 	if q.EventsPerSecond > 0 {

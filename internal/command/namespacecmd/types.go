@@ -56,6 +56,7 @@ func (c *typesLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// hasSchema returns "yes", or "-" for a type that accepts any data.
 func hasSchema(t *sluice.EventType) string {
 	if len(t.Schema) == 0 {
 		return "-"
@@ -160,7 +161,7 @@ func (c *typesPutCmd) put(ctx context.Context, api *client.Client, wanted []type
 	return stored, nil
 }
 
-// typeFile is an event type in a file.
+// typeFile is an event type in a file. Type is required; the other fields are those of the request.
 type typeFile struct {
 	client.EventTypeSpec
 

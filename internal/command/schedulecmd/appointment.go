@@ -99,7 +99,7 @@ type appointmentLsCmd struct {
 	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists appointments.
+// Run lists appointments. Soonest first. NEXT is "-" for one that will not fire again.
 func (c *appointmentLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -165,7 +165,7 @@ type appointmentShowCmd struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Run shows an appointment.
+// Run shows an appointment. Code NotFound also for an appointment that the caller does not manage.
 func (c *appointmentShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

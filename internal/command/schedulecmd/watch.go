@@ -43,7 +43,8 @@ type watchSetCmd struct {
 	Description string `help:"Description." placeholder:"TEXT"`
 }
 
-// watchFlags select a watch's readings and set its firing rules.
+// watchFlags select a watch's readings and set its firing rules. They are common to set and test,
+// so a tested watch can be set with the same flags.
 type watchFlags struct {
 	NS       string            `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 	File     string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
@@ -298,6 +299,7 @@ func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 		if err != nil {
 			return err
 		}
+		// The action is left out: a simulation publishes nothing.
 		spec = client.WatchSpec{Pattern: w.Pattern, Filter: w.Filter, Trigger: w.Trigger, Cooldown: w.Cooldown, For: w.For}
 	}
 	if c.over(&spec); spec.Pattern == "" {
@@ -331,7 +333,8 @@ func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64
 	return page.Items[0].Seq - 1, nil
 }
 
-// trial prints the firings that a watch would have had.
+// trial prints the firings that a watch would have had. Missed firings are those that the watch
+// would have skipped, by reason.
 func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 	if len(is.Firings) > 0 {
 		rows := make([][]string, len(is.Firings))

@@ -64,6 +64,7 @@ func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 // selects the letters after a sequence from all letters. That reads every page, whatever --limit
 // is. A letter that covers a lost range is kept if its last sequence is larger.
 func (c *deadLsCmd) letters(ctx context.Context, api *client.Client) ([]client.DeadLetter, error) {
+	// --since is a sequence of the log, and the server's since is a time.
 	limit, since := c.Limit, c.Since
 	after, err := strconv.ParseUint(since, 10, 64)
 	bySeq := err == nil || since == "-1"
@@ -112,6 +113,7 @@ func (c *deadShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(d, func() error { return deadLetterTable(s, d) })
 }
 
+// deadLetterTable prints the letter, its event on one line, and its attempts.
 func deadLetterTable(s *terminal.Session, d client.DeadLetter) error {
 	data := ""
 	if d.Event != nil {

@@ -33,7 +33,8 @@ endpoints, which an import elsewhere requires. The headers of endpoints are. Nei
 positions in the log: an import begins at "start", which for "new" is the end of the log. Cancelled subscriptions are left out.`
 }
 
-// exported is a definition; with the fields of target, it is in the shape with a target.
+// exported is a definition; with the fields of target, it is in the shape with a target. Its JSON
+// is a body of POST /v1/subscriptions, in one of the two shapes.
 type exported struct {
 	client.SubscriptionSpec
 
@@ -64,6 +65,7 @@ func (c *subExportCmd) Run(ctx context.Context, s *terminal.Session) error {
 			return err
 		}
 		n, left = n+wrote, left+without
+		// A server that repeats a cursor would make the export endless.
 		if page.Next == "" || page.Next == q.Cursor {
 			break
 		}

@@ -144,6 +144,8 @@ func waitForReplay(ctx context.Context, s *terminal.Session, api *client.Client,
 		case ctx.Err() == nil:
 			return rep, err
 		}
+		// The bounds prevent an underflow before the first event, and an overflow of the
+		// conversion.
 		bar.Advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62)))
 	}
 	return rep, nil

@@ -20,7 +20,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// specFlags are the settings of a subscription that can be changed later.
+// specFlags are the settings of a subscription that can be changed later. A nil pointer, and an
+// empty text or list, is an absent flag; the field is then left out.
 type specFlags struct {
 	File        string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
 	URL         *string           `name:"url" help:"URL of the endpoint." placeholder:"URL"`
@@ -260,6 +261,7 @@ func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 // create creates the subscription and prints it. If the secret cannot be saved, it prints the
 // secret too.
 func (c *subCreateCmd) create(ctx context.Context, s *terminal.Session, api *client.Client, m spec, file *secretFile) error {
+	// It is not retried after a lost response: that of the repetition would have no secret.
 	sub, created, err := api.CreateSubscription(ctx, m)
 	if err != nil {
 		return err

@@ -218,6 +218,8 @@ func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
+	// With an overlap, schemes with several signatures stay valid for receivers with the old
+	// secret.
 	if c.Overlap == 0 {
 		if err := c.Confirm(s, terminal.Question("Remove the old secret? A receiver that does not have the new one rejects requests, and the old one cannot be restored.")); err != nil {
 			return err

@@ -36,6 +36,7 @@ type shownLink struct {
 	Acked string `json:"acked_offset"`
 }
 
+// Signing names the algorithm, the key and the key set with which a receiver verifies notices.
 type shownTarget struct {
 	URL       string            `json:"url"`
 	Signing   shownSigning      `json:"signing"`
@@ -99,7 +100,7 @@ type controlError struct {
 }
 
 // Refusal returns the error of a control request in the protocol's form, and its status;
-// false for other requests.
+// false for other requests. Errors of other packages get the code in capitals, such as FORBIDDEN.
 func Refusal(c echo.Context, err error) (body any, status int, ok bool) {
 	if r, ok := errors.AsType[*streamsub.Refusal](err); ok {
 		return controlFailure{controlError{r.Code, r.Message, r.Holder, r.Generation}}, refusalStatus(r.Code), true

@@ -36,6 +36,7 @@ func (s *Handler) MaxBody(c echo.Context, ofAny int64) int64 {
 	return s.opts.Staging.Limit() + tarOverhead
 }
 
+// tarOverhead is the room for headers and padding of the files, in bytes.
 const tarOverhead = 256 << 20
 
 // exportDirectory sends the changes of a namespace as a directory of plain files in a tar stream,
@@ -118,7 +119,8 @@ func (s *Handler) importDirectory(c echo.Context) error {
 	return s.applyDirectory(c, arrival)
 }
 
-// applyDirectory applies a directory that has arrived.
+// applyDirectory applies a directory that has arrived. The staged files are removed when a
+// repetition cannot succeed or is not needed; otherwise they stay for it.
 func (s *Handler) applyDirectory(c echo.Context, arrival *staging.Arrival) error {
 	ctx := c.Request().Context()
 	leave, err := enter(ctx, s.bundles, c.Param("ns"))
@@ -142,6 +144,7 @@ func (s *Handler) applyDirectory(c echo.Context, arrival *staging.Arrival) error
 	return c.JSON(http.StatusOK, done)
 }
 
+// endArrival closes an arrival. A failure only delays the removal of its files, and is logged.
 func (s *Handler) endArrival(c echo.Context, arrival *staging.Arrival) {
 	if err := arrival.Close(); err != nil {
 		s.needs.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "staged bundle not closed", slog.Any("error", err))

@@ -24,7 +24,8 @@ type topicsQuery struct {
 	from       topicsCursor
 }
 
-// topicsCursor is how far both lists have been read.
+// topicsCursor is how far both lists have been read. Its text is the base64 of JSON, and opaque to
+// clients.
 type topicsCursor struct {
 	At    uint64 `json:"a,omitempty"` // sequence of the list of local topics
 	After uint64 `json:"b,omitempty"` // position in it

@@ -34,6 +34,7 @@ type tag struct {
 	Description string `json:"description"`
 }
 
+// The page shows it under its first tag.
 type operation struct {
 	ID          string              `json:"operationId"`
 	Tags        []string            `json:"tags"`
@@ -72,6 +73,7 @@ type media struct {
 	Example json.RawMessage `json:"example"`
 }
 
+// Members that the page does not show are left out.
 type schema struct {
 	Ref         string             `json:"$ref"`
 	Type        any                `json:"type"` // a name, or several
@@ -115,6 +117,7 @@ func parse(text []byte) (*document, error) {
 // named returns the name at the end of a reference such as #/components/schemas/Event.
 func named(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
+// parameter returns the parameter that p refers to, or p. response and body do the same for theirs.
 func (d *document) parameter(p parameter) parameter {
 	if p.Ref != "" {
 		return d.Components.Parameters[named(p.Ref)]

@@ -8,7 +8,8 @@ import (
 
 const maxDepth = 6 // levels of an example
 
-// fields are the members of an example, in order.
+// fields are the members of an example, in order. A map would lose the order, in which required
+// fields come first.
 type fields []field
 
 type field struct {

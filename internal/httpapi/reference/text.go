@@ -121,6 +121,7 @@ func (d *document) typeText(s *schema) template.HTML {
 	}
 }
 
+// joined returns the types of several schemas with a word between them.
 func (d *document) joined(all []*schema, by template.HTML) template.HTML {
 	var out template.HTML
 	for i, one := range all {
