@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-io/sluice/internal/terminal"
 )
 
-// storeFlags select the store of a command that runs while no server serves the store.
+// storeFlags select the store of a command that runs while no server serves the store. They are
+// those of serve; the data directory is the global flag --data.
 type storeFlags struct {
 	Config     string `help:"Configuration file of the server, JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	NATS       string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL"`

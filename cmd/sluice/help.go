@@ -137,7 +137,7 @@ func commandName(node *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// examples returns examples for commands. A test parses them.
+// examples returns examples for commands. A test parses them. Keys are the words of commandName.
 func examples() map[string][]string {
 	return map[string][]string{
 		"serve": {"sluice serve --dev", "sluice serve --config /etc/sluice.yaml", "sluice serve --nats nats://nats.example.com:4222 --nats-creds sluice.creds"},

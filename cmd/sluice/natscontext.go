@@ -90,7 +90,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// natsContextFile returns the nats command's file for a context.
+// natsContextFile returns the nats command's file for a context. It is in $XDG_CONFIG_HOME, else in
+// $HOME/.config, on every system, as the nats command looks for it.
 func natsContextFile(s *terminal.Session, name string) (string, error) {
 	parent := s.Getenv("XDG_CONFIG_HOME")
 	if parent == "" {

@@ -41,7 +41,8 @@ func (producersLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// chainOf returns the last refused event and its nearest causes, as types and paths.
+// chainOf returns the last refused event and its nearest causes, as types and paths. The newest is
+// first; at most three links are shown, and the number of the others.
 func chainOf(is *sluice.Unsafe) string {
 	const most = 3
 	links := append([]sluice.Link{is.Event}, is.Chain...)

@@ -128,7 +128,8 @@ func (r *receiving) serve(ctx context.Context, listener net.Listener) error {
 	return cmp.Or(err, r.failed, stopped)
 }
 
-// receivedRequest is a request in JSON output.
+// receivedRequest is a request in JSON output. Status 0 means that the sender left before the
+// response. Body and base64 exclude each other.
 type receivedRequest struct {
 	Time     time.Time         `json:"time"`
 	Method   string            `json:"method"`

@@ -21,7 +21,8 @@ type stateCmd struct {
 	Limit int    `help:"Maximum number of paths; 0: all." default:"0"`
 }
 
-// stateView is a state in JSON output.
+// stateView is a state in JSON output. Seq is the since of a feed that continues the state without
+// a gap.
 type stateView struct {
 	Seq    uint64      `json:"seq"` // later events are changes of the state
 	Events []eventView `json:"events"`

@@ -126,7 +126,7 @@ func (s *sums) end(message string, is *sum) {
 	_ = out.Handle(context.Background(), r) // there is no other place to report it
 }
 
-// flush ends all periods.
+// flush ends all periods. It is called when the server has ended, so that no count is lost.
 func (h summing) flush() {
 	h.state.mu.Lock()
 	of := maps.Clone(h.state.of)

@@ -77,7 +77,8 @@ func (c *tailCmd) print(s *terminal.Session, paint terminal.Painter, a *sluice.A
 		"#"+cmdkit.AttemptNumber(*a), paint.Paint(colourOf(a), resultOf(a)), a.Duration.Std().Round(time.Microsecond*100).String(), consequence(&a.Verdict))
 }
 
-// resultOf returns the status of the response, or why there is none.
+// resultOf returns the status of the response, or why there is none. A program of a module has no
+// status.
 func resultOf(a *sluice.Attempt) string {
 	if a.Status != 0 {
 		return cmdkit.HTTPStatus(a.Status)
@@ -97,7 +98,7 @@ func colourOf(a *sluice.Attempt) string {
 	return terminal.Yellow
 }
 
-// consequence describes what follows from a failed attempt.
+// consequence describes what follows from a failed attempt. It begins with two spaces, or is "".
 func consequence(v *sluice.Verdict) string {
 	var all []string
 	if !v.Again.IsZero() {

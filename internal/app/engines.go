@@ -151,7 +151,8 @@ func (s *server) ingest(causes ingest.Causes, to ingest.Publisher) *ingest.Inges
 	return ingest.New(ingest.Deps{Access: s.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Publisher: s.published(to), Now: time.Now})
 }
 
-// published returns a publisher with tracing, metrics and loop detection.
+// published returns a publisher with tracing, metrics and loop detection. The order is from the
+// outside: tracing, metrics, loop detection, the publisher itself.
 func (s *server) published(to ingest.Publisher) ingest.Publisher {
 	return s.tracing.Publisher(ingest.Counted{Publisher: ingest.Remembered{Publisher: to, Guard: s.causes}, Metrics: s.metrics})
 }

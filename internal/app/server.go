@@ -153,6 +153,8 @@ func (s *server) forget(context.Context) error {
 	return datadir.RemoveAddresses(s.cfg.Data)
 }
 
+// The memory examines the streams before Provision creates missing ones, or their loss would be
+// hidden.
 func (s *server) openStore(ctx context.Context) (err error) {
 	n := s.cfg.NATS
 	sealed, err := keyfile.Open(s.cfg)

@@ -180,7 +180,8 @@ func (e *examination) checkDisk() {
 	}
 }
 
-// existing returns the directory, or its nearest existing ancestor.
+// existing returns the directory, or its nearest existing ancestor. It ends at the root, which
+// exists.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -190,6 +191,7 @@ func existing(dir string) string {
 	}
 }
 
+// mebibytes formats a number of bytes, rounded down.
 func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
 // checkToken checks the root token's file without reading it. A file that others can read is a
@@ -378,7 +380,8 @@ func onThisMachine(address string) bool {
 }
 
 // greet returns the first line that a NATS server sends. If there are several addresses, it
-// connects to the first.
+// connects to the first. ctx bounds the connection and the read. The connection is closed without a
+// login.
 func greet(ctx context.Context, addresses string) (string, error) {
 	address, _, _ := strings.Cut(addresses, ",")
 	u, err := url.Parse(address)

@@ -70,7 +70,7 @@ func (e *examination) noteDamage(all []sluice.Damage) {
 	}
 }
 
-// readStored returns the state of the store.
+// readStored returns the state of the store. It has checkLimit.
 func readStored(ctx context.Context, _ *terminal.Session, api *client.Client) (sluice.Storage, error) {
 	limit, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()

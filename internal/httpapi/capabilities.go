@@ -49,7 +49,7 @@ func (s *Server) capabilities(c echo.Context) error {
 	})
 }
 
-// features returns the features of this server.
+// features returns the features of this server. A feature that is off is absent.
 func (s *Server) features() map[string]bool {
 	all := map[string]bool{
 		"push":                 true, // S0-03

@@ -80,6 +80,8 @@ func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
 	return q, err
 }
 
+// parseSince sets the begin of a query; "" leaves it. Code InvalidRequest for an event ID, which is
+// no position among attempts.
 func parseSince(q *explain.Query, text string) error {
 	if text == "" {
 		return nil
@@ -212,7 +214,9 @@ func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub
 
 // subscriptionEvents reads the events of a subscription within its replay window (S0-50…52). With
 // wait, it responds as soon as there is an event; a disconnect or the server's shutdown ends the
-// wait.
+// wait. It answers GET …/events, in log order; after is exclusive, and next_after continues also
+// after an empty page. Codes NotFound; WindowExceeded for an event outside the window (S0-52);
+// QuotaExceeded.
 func (s *Server) subscriptionEvents(c echo.Context) error {
 	q, wait, err := parseWindowQuery(c)
 	if err != nil {
@@ -244,7 +248,8 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 
 // windowShape returns the writer for the events of a replay window. A subscription created in the
 // form of S0 gets the facts that its endpoint gets (S0-29, S0-51), others get CloudEvents; the
-// query parameter envelope overrides this.
+// query parameter envelope overrides this. Code InvalidRequest for an envelope that is no part of a
+// list.
 func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]byte, []sluice.Event) []byte, error) {
 	if envelope == "" && sub.Target != "" {
 		envelope = string(sluice.EnvelopeFact)

@@ -141,7 +141,8 @@ func (s *Server) addCauses(c echo.Context, ev *sluice.Event, story *eventDeliver
 }
 
 // addConsequences searches the events after an event for its consequences: those that name it, or
-// another consequence, as their cause.
+// another consequence, as their cause. It examines storyLooked events, and shows storyLinks
+// consequences.
 func (s *Server) addConsequences(c echo.Context, ev *sluice.Event, story *eventDeliveries) error {
 	page, err := s.opts.Log.Read(c.Request().Context(), ev.Namespace, model.EventQuery{After: ev.Seq, Limit: storyLooked, Visible: s.rights.Visible(c, sluice.VerbRead)})
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Server) addConsequences(c echo.Context, ev *sluice.Event, story *eventD
 }
 
 // addDeliveries explains the delivery of the event for each subscription, in order. When storyTime
-// is over, the page ends early.
+// is over, the page ends early. Code Unavailable if not even the first was explained in time.
 func (s *Server) addDeliveries(c echo.Context, ev *sluice.Event, subs []*sluice.Subscription, story *eventDeliveries) error {
 	ctx := c.Request().Context()
 	told, errs := make([]*eventDelivery, len(subs)), make([]error, len(subs))

@@ -58,7 +58,8 @@ func (s *Server) listHealth(c echo.Context) error {
 	return c.JSON(http.StatusOK, healthList{page.Subscriptions, page.Counts, page.Next})
 }
 
-// healthsOf parses a filter: values separated by commas. An empty text is no filter.
+// healthsOf parses a filter: values separated by commas. An empty text is no filter. Code
+// InvalidRequest for an unknown value.
 func healthsOf(text string) (all []sluice.Health, err error) {
 	if text == "" {
 		return nil, nil
@@ -72,6 +73,7 @@ func healthsOf(text string) (all []sluice.Health, err error) {
 	return all, nil
 }
 
+// joined returns the values for a message, separated by commas.
 func joined(all []sluice.Health) string {
 	names := make([]string, len(all))
 	for i, h := range all {

@@ -52,6 +52,8 @@ func (s *Server) overview(c echo.Context) error {
 	return c.JSON(http.StatusOK, sum)
 }
 
+// serverOverview returns the part for admins of everything: the replicas, and the store, which may
+// be some seconds old. Feeds are those of all replicas.
 func (s *Server) serverOverview(ctx context.Context) (*sluice.OverviewServer, error) {
 	o := &sluice.OverviewServer{Version: s.opts.Version, Replicas: s.opts.Health.Replicas()}
 	for _, r := range o.Replicas {
@@ -79,7 +81,8 @@ type glances struct {
 // maxLedgers bounds the namespaces whose last entries are remembered.
 const maxLedgers = 1000
 
-// ledgerOf returns the last entries of a namespace, or of all.
+// ledgerOf returns the last entries of a namespace, or of all. Beyond maxLedgers namespaces, all
+// are forgotten and read again.
 func (g *glances) ledgerOf(ctx context.Context, namespace string, audit admin.Audit) ([]sluice.LedgerEntry, error) {
 	g.mu.Lock()
 	if g.ledgers == nil || len(g.ledgers) > maxLedgers {
@@ -110,6 +113,8 @@ const (
 	glanceShare = 50
 )
 
+// look returns the value, and reads it if it is too old. Concurrent callers wait for one read,
+// which ends with the context of the first. An error is not cached.
 func (g *glance[T]) look(read func() (T, error)) (T, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +130,8 @@ func (g *glance[T]) look(read func() (T, error)) (T, error) {
 	return value, err
 }
 
-// statistics returns the attempts of a subscription over the last day, in steps.
+// statistics returns the attempts of a subscription over the last day, in steps. It answers GET
+// …/statistics, oldest first. A since before the last day is moved to it.
 func (s *Server) statistics(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "since", "step"); err != nil {
 		return err

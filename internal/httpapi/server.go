@@ -185,7 +185,8 @@ type Options struct {
 	LogRequests RequestLog // default LogErrors
 }
 
-// Server handles HTTP requests.
+// Server handles HTTP requests. It is safe for concurrent use. New sets all fields; later only
+// those with locks of their own change.
 type Server struct {
 	opts      Options
 	rights    httpkit.Rights
@@ -251,7 +252,8 @@ func New(opts Options) *Server {
 // Handler returns the handler of all requests.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// untilStop returns a context that ends with ctx or with the server.
+// untilStop returns a context that ends with ctx or with the server. The caller must call the
+// function, which otherwise stays registered until the server ends.
 func (s *Server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if s.opts.Stopping == nil {

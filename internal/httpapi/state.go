@@ -153,6 +153,7 @@ func atSeq(c echo.Context) (uint64, error) {
 }
 
 // getState returns the latest event on one path. A header lists the later sequences that are lost.
+// It answers GET …/state/{path}. Code NotFound, also for a hidden event and for a path without one.
 func (s *Server) getState(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "at_seq"); err != nil {
 		return err

@@ -33,7 +33,8 @@ func (s *Server) render(c echo.Context, code int, sub *sluice.Subscription) erro
 }
 
 // hideURL returns the subscription as visible to the caller: complete for its owner and root,
-// otherwise with only the host of its endpoint's URL, because path and query are often secrets.
+// otherwise with only the host of its endpoint's URL, because path and query are often secrets. It
+// does not change sub.
 func (s *Server) hideURL(c echo.Context, sub *sluice.Subscription) *sluice.Subscription {
 	if httpkit.Caller(c).Unbounded() || s.isOwner(c, sub) {
 		return sub
@@ -299,7 +300,9 @@ func (s *Server) testSubscription(c echo.Context) error {
 	return c.JSON(http.StatusOK, attempt)
 }
 
-// sample returns the type in a request for a test, and the first example of its schema in the catalogue.
+// sample returns the type in a request for a test, and the first example of its schema in the
+// catalogue. Without a type both are empty, and the server chooses. Codes NotFound for the type;
+// Unprocessable without an example.
 func (s *Server) sample(c echo.Context, namespace string) (eventType string, data []byte, err error) {
 	var req struct {
 		Type string `json:"type"`

@@ -37,7 +37,8 @@ func notAllowed(c echo.Context) *sluice.Error {
 	return e
 }
 
-// otherMethod returns the request that is likely meant by a method that a URL does not know.
+// otherMethod returns the request that is likely meant by a method that a URL does not know. at is
+// the path by segments; "" if there is no better method.
 func otherMethod(method string, at []string) string {
 	if len(at) < 2 || at[0] != "v1" {
 		return ""
@@ -92,7 +93,8 @@ func elsewhere(path string) string {
 }
 
 // placeOf returns the URL of the resource that users of other services would expect at a path, with
-// or without /v1; "" if there is none.
+// or without /v1; "" if there is none. The names are those of other webhook services, and likely
+// misspellings of this API's.
 func placeOf(at []string) string {
 	if len(at) == 0 {
 		return ""

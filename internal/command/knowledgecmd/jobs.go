@@ -63,6 +63,7 @@ func entryName(ref *sluice.EntryRef) string {
 	return ref.ID
 }
 
+// With several jobs, only -o json has the tokens.
 type knowledgeClaimCmd struct {
 	namespaceFlag
 

@@ -37,7 +37,8 @@ Running the command again exports the changes since, also after an interruption,
 taken away if the receipt of the importer is there. If there is no change, a heartbeat says so.`
 }
 
-// exportBundles is an export in progress.
+// exportBundles is an export in progress. It is used by one goroutine, while the directory is
+// locked. query.Since and query.Previous move with each bundle.
 type exportBundles struct {
 	api   *client.Client
 	ns    string

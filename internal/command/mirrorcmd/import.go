@@ -40,7 +40,8 @@ const (
 	outcomeHeartbeat = "heartbeat"
 )
 
-// importedBundle is the outcome of importing a bundle.
+// importedBundle is the outcome of importing a bundle. Applied is a number of entries, watermark a
+// sequence of the source.
 type importedBundle struct {
 	File       string    `json:"file"`
 	Outcome    string    `json:"outcome"`
@@ -237,7 +238,7 @@ func (c *mirrorImportCmd) sendFiles(ctx context.Context, api *client.Client, dir
 	return result, err
 }
 
-// importBar shows how many bytes were sent.
+// importBar shows how many bytes were sent. done is in bytes.
 type importBar struct {
 	bar  *terminal.Progress
 	done int64

@@ -102,6 +102,7 @@ func (c *typesShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// Revision 0 replaces any.
 type typesPutCmd struct {
 	Files    []string `arg:"" name:"file" help:"JSON: an event type with its \"type\", or an array of them; - for stdin."`
 	NS       string   `help:"Namespace." default:"default" placeholder:"NAME"`

@@ -18,6 +18,7 @@ type Cmd struct {
 	RM   scheduleRmCmd   `cmd:"" name:"rm" help:"Cancel a scheduled event; it is never stored."`
 }
 
+// One of At and In is required.
 type scheduleAddCmd struct {
 	Path string `arg:"" help:"Path of the event, such as /orders/42."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
@@ -85,7 +86,7 @@ func moment(at time.Time, in time.Duration) (time.Time, error) {
 	return at, nil
 }
 
-// exactly formats a time with milliseconds.
+// exactly formats a time with milliseconds, in UTC: firings are due to the millisecond.
 func exactly(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.999Z07:00") }
 
 type scheduleLsCmd struct {

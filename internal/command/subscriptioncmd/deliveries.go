@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DeliveriesCmd shows deliveries.
+// DeliveriesCmd shows deliveries. --retry and --discard apply to EventID only, and exclude each
+// other.
 type DeliveriesCmd struct {
 	terminal.Watching
 
@@ -99,9 +100,10 @@ func (c *DeliveriesCmd) act(ctx context.Context, s *terminal.Session, api *clien
 	return s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
+// deliveryState returns the state and, for held and dead, its reason.
 func deliveryState(d client.Delivery) string { return cmdkit.Because(d.State, string(d.Reason)) }
 
-// seqOf returns the event's sequence, or the range that was lost.
+// seqOf returns the event's sequence, or the range that was lost. A range is "7–9".
 func seqOf(d client.Delivery) string {
 	if d.LastSeq > d.Seq {
 		return strconv.FormatUint(d.Seq, 10) + "–" + strconv.FormatUint(d.LastSeq, 10)

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// EventCmd explains the deliveries of an event to all subscriptions.
+// EventCmd explains the deliveries of an event to all subscriptions. An ID that is a number is
+// taken as a sequence first.
 type EventCmd struct {
 	ID  string `arg:"" help:"ID or sequence of the event."`
 	NS  string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
@@ -77,7 +78,7 @@ func counted(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// links returns a description of each event.
+// links returns a description of each event: "ID (TYPE, PATH)".
 func links(events []client.StoryEvent) []string {
 	names := make([]string, len(events))
 	for i, ev := range events {

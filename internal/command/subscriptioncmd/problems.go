@@ -18,6 +18,7 @@ type ProblemsCmd struct {
 	Reopen problemsReopenCmd `cmd:"" help:"Open problems that were acknowledged or ignored."`
 }
 
+// Without --state, problems of all states are listed.
 type problemsLsCmd struct {
 	terminal.Watching
 

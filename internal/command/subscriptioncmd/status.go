@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// StatusCmd shows the health of all subscriptions.
+// StatusCmd shows the health of all subscriptions. Health takes precedence over All.
 type StatusCmd struct {
 	terminal.Watching
 

@@ -106,7 +106,7 @@ type subRmCmd struct {
 	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
-// Run deletes the subscriptions. Run asks one question for all IDs, and then deletes them in the
+// Run deletes the subscriptions. It asks one question for all IDs, and then deletes them in the
 // order of the arguments until one deletion fails. Those before it stay deleted.
 func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
