@@ -37,9 +37,12 @@ func TestOverview_SumsUpAllReplicas(t *testing.T) {
 	t.Parallel()
 	servers, _, on := overviews(t)
 	one, two := servers[0], servers[1]
+	var o sluice.Overview
+	defer func() { t.Logf("the last one: at %s, oldest %+v, backlog %+v, hour %+v, lanes %+v", o.At, o.Oldest, o.Backlog, o.LastHour, o.Lanes) }()
 	whole := func(s *running, replicas int) func() bool {
 		return func() bool {
-			o, err := s.api.Overview(t.Context(), "")
+			var err error
+			o, err = s.api.Overview(t.Context(), "")
 			require.NoError(t, err)
 			return o.LastHour.Delivered >= 1 && o.LastHour.Failures[sluice.FailServer] >= 1 && o.Lanes.Parked == 1 && o.Oldest != nil &&
 				len(o.Server.Replicas) == replicas && o.Backlog.Complete && o.Backlog.Events >= 1

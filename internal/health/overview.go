@@ -16,6 +16,7 @@ const (
 	atOnce = 8                // subscriptions of a page that are read concurrently
 	fresh  = time.Second      // callers within this time share a view
 	share  = 250              // and for longer after a slow one: making views takes at most 0.4 % of the time
+	oldest = 10 * time.Second // but never longer: a slow store must not hide the present
 	limit  = 30 * time.Second // for making a view
 	p95    = 0.95
 )
@@ -189,7 +190,7 @@ func (o *Overview) look(ctx context.Context) (view, error) {
 		byID[all[i].sub.ID] = i
 	}
 	now := o.deps.Now()
-	o.last, o.until = view{all: all, at: began, counted: dead != nil, byID: byID}, now.Add(max(fresh, share*now.Sub(began)))
+	o.last, o.until = view{all: all, at: began, counted: dead != nil, byID: byID}, now.Add(min(max(fresh, share*now.Sub(began)), oldest))
 	return o.last, nil
 }
 

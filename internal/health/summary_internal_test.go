@@ -20,6 +20,7 @@ type office struct {
 	subs    []*sluice.Subscription
 	hour    rollup.Hour
 	reasons map[string]map[sluice.Reason]uint64
+	slow    time.Duration // a look takes that long
 	looks   int
 	asked   atomic.Int64 // for a backlog
 }
@@ -53,6 +54,7 @@ func newOffice(n int) (*office, *Overview) {
 		Store: o, Now: func() time.Time { return o.now }, Hour: func() rollup.Hour { return o.hour },
 		Subscriptions: func(context.Context) ([]*sluice.Subscription, error) {
 			o.looks++
+			o.now = o.now.Add(o.slow)
 			return o.subs, nil
 		},
 		Minutes: func(sees func(string, int64) bool) []rollup.Minute {
@@ -100,6 +102,21 @@ func TestSum_AddsUpTheVisible(t *testing.T) {
 	require.Zero(t, sum.Backlog.Events+sum.DeadLetters.Total)
 	require.Empty(t, sum.DeadLetters.ByReason)
 	require.Equal(t, 1, o.looks, "they share a look")
+}
+
+// A slow look is shared for longer than a fast one, but its figures are never older than ten seconds.
+func TestLook_IsSharedForTenSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	for slow, shared := range map[time.Duration]time.Duration{0: fresh, 20 * time.Millisecond: 5 * time.Second, time.Second: 10 * time.Second} {
+		o, all := newOffice(1)
+		o.slow = slow
+		for i, wait := range []time.Duration{0, shared - time.Millisecond, time.Millisecond} {
+			o.now = o.now.Add(wait)
+			_, err := all.Sum(t.Context(), SumQuery{})
+			require.NoError(t, err)
+			require.Equal(t, []int{1, 1, 2}[i], o.looks, slow)
+		}
+	}
 }
 
 func TestCensus_CountsAgainAfterAWhile(t *testing.T) {
