@@ -9,18 +9,32 @@ import (
 )
 
 const (
-	aboutAttr  = "subscription" // the attribute with the subject of a warning
-	summedMost = 10             // number of warnings with one message that are written in a period
+	summedMost = 10 // number of warnings with one message that are written in a period
 	summedIn   = time.Minute
 )
 
-// summing is a log that limits repeated warnings, because many subscriptions may have the same
-// problem. Of warnings about subscriptions with the same message, it writes ten per minute, and one
-// line with the number of the others at the end of the minute. It writes all errors.
+// plural returns the name of a number of subjects of warnings, by the attribute that names one of
+// them; "" for other attributes.
+func plural(attr string) string {
+	switch attr {
+	case "subscription":
+		return "subscriptions"
+	case "watch":
+		return "watches"
+	case "mirror":
+		return "mirrors"
+	}
+	return ""
+}
+
+// summing is a log that limits repeated warnings, because many subscriptions, watches or mirrors
+// may have the same problem. Of warnings about them with the same message, it writes ten per
+// minute, and one line with the number of the others at the end of the minute. It writes all
+// errors.
 type summing struct {
 	slog.Handler
 
-	about string // the subscription named by With
+	about slog.Attr // the subject named by With; empty if there is none
 	state *sums
 }
 
@@ -36,7 +50,8 @@ type sums struct {
 type sum struct {
 	written int
 	more    int
-	about   map[string]struct{} // subscriptions of the warnings that were not written
+	about   map[string]struct{} // subjects of the warnings that were not written
+	name    string              // plural of their attribute
 }
 
 func newSumming(out slog.Handler) summing {
@@ -56,8 +71,8 @@ func (h summing) Also(other slog.Handler) slog.Handler {
 func (h summing) WithAttrs(attrs []slog.Attr) slog.Handler {
 	h.Handler = h.Handler.WithAttrs(attrs)
 	for _, a := range attrs {
-		if a.Key == aboutAttr {
-			h.about = a.Value.String()
+		if plural(a.Key) != "" {
+			h.about = a
 		}
 	}
 	return h
@@ -76,12 +91,12 @@ func (h summing) Handle(ctx context.Context, r slog.Record) error { //nolint:goc
 	}
 	about := h.about
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == aboutAttr {
-			about = a.Value.String()
+		if plural(a.Key) != "" {
+			about = a
 		}
-		return about == ""
+		return about.Key == ""
 	})
-	if about != "" && h.state.holds(r.Message, about) { //nolint:contextcheck // the period ends after the record is written
+	if about.Key != "" && h.state.holds(r.Message, about) { //nolint:contextcheck // the period ends after the record is written
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
@@ -89,12 +104,12 @@ func (h summing) Handle(ctx context.Context, r slog.Record) error { //nolint:goc
 
 // holds reports whether a warning is counted instead of written. The first warning with a message
 // begins a period.
-func (s *sums) holds(message, about string) bool {
+func (s *sums) holds(message string, about slog.Attr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is := s.of[message]
 	if is == nil {
-		is = &sum{about: map[string]struct{}{}}
+		is = &sum{about: map[string]struct{}{}, name: plural(about.Key)}
 		s.of[message] = is
 		time.AfterFunc(summedIn, func() { s.end(message, is) })
 	}
@@ -103,7 +118,7 @@ func (s *sums) holds(message, about string) bool {
 		return false
 	}
 	is.more++
-	is.about[about] = struct{}{}
+	is.about[about.Value.String()] = struct{}{}
 	return true
 }
 
@@ -122,7 +137,7 @@ func (s *sums) end(message string, is *sum) {
 		return
 	}
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, message, 0)
-	r.AddAttrs(slog.Int("more", is.more), slog.Int("subscriptions", len(is.about)), slog.Duration("within", summedIn))
+	r.AddAttrs(slog.Int("more", is.more), slog.Int(is.name, len(is.about)), slog.Duration("within", summedIn))
 	_ = out.Handle(context.Background(), r) // there is no other place to report it
 }
 

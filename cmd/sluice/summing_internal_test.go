@@ -48,6 +48,7 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 			many.Go(func() {
 				log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(i), slog.String("state", "open"))
 				log.With("subscription", fmt.Sprint("s", i%500)).WarnContext(t.Context(), "subscription restarting")
+				log.With("namespace", "a", "watch", fmt.Sprint("w", i%40)).WarnContext(t.Context(), "watch restarting")
 			})
 		}
 		many.Wait()
@@ -66,6 +67,7 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 		require.Equal(t, 11, lines("msg=breaker"))
 		require.Equal(t, 1, lines("level=WARN msg=breaker more=990 subscriptions=990 within=1m0s"))
 		require.Equal(t, 1, lines(`msg="subscription restarting" more=990 subscriptions=`))
+		require.Equal(t, 1, lines(`msg="watch restarting" more=990 watches=40 within`))
 
 		log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(1))
 		require.Equal(t, 12, lines("msg=breaker"), "another minute")
