@@ -91,6 +91,7 @@ func TestWire_SendsTheBytesOfTheTransport(t *testing.T) {
 		require.NoError(t, s.wires.exchange(t.Context(), req, body, until, ignore))
 		other := req.Clone(t.Context())
 		other.Body, other.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		s.transport.CloseIdleConnections() // the receiver closes them, which a request may notice too late
 		res, err := s.transport.RoundTrip(other)
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
