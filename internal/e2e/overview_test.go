@@ -38,7 +38,9 @@ func TestOverview_SumsUpAllReplicas(t *testing.T) {
 	servers, _, on := overviews(t)
 	one, two := servers[0], servers[1]
 	var o sluice.Overview
-	defer func() { t.Logf("the last one: at %s, oldest %+v, backlog %+v, hour %+v, lanes %+v", o.At, o.Oldest, o.Backlog, o.LastHour, o.Lanes) }()
+	defer func() {
+		t.Logf("the last one: at %s, oldest %+v, backlog %+v, hour %+v, lanes %+v", o.At, o.Oldest, o.Backlog, o.LastHour, o.Lanes)
+	}()
 	whole := func(s *running, replicas int) func() bool {
 		return func() bool {
 			var err error
