@@ -13,14 +13,16 @@ const fullAccounts = 1024
 const saved = 0.1
 
 // accounts are the payers' remaining credits. An evaluation begins when there is credit left, and
-// is charged when its cost is known: concurrent evaluations can overdraw an account.
+// is charged when its cost is known: concurrent evaluations can overdraw an account. It is not safe
+// for concurrent use: the pool's lock guards it.
 type accounts struct {
 	rates      Rates
 	principals map[string]*account
 	namespaces map[string]*account
 }
 
-// account is a bucket that holds the credit of a tenth of a second.
+// account is a bucket that holds the credit of a tenth of a second. left can be below zero, by the
+// cost of the evaluations that began together.
 type account struct {
 	left float64
 	at   time.Time
@@ -30,7 +32,8 @@ func newAccounts(rates Rates) *accounts {
 	return &accounts{rates: rates, principals: map[string]*account{}, namespaces: map[string]*account{}}
 }
 
-// owes returns how long the payer has to wait for its next evaluation; 0: it need not wait.
+// owes returns how long the payer has to wait for its next evaluation; 0: it need not wait. Both
+// accounts must have credit, so it is the longer wait.
 func (s *accounts) owes(p Payer, now time.Time) time.Duration {
 	wait := owes(s.namespaces[p.Namespace], s.rates.Namespace, now)
 	if p.Principal != "" {

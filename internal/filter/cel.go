@@ -31,7 +31,8 @@ const (
 	maxMessage = 500 // characters of a CEL error, which may repeat data or types
 )
 
-// expression is a compiled CEL expression.
+// expression is a compiled CEL expression. It is safe for concurrent use, and can be shared by many
+// matchers. text is empty only in a template.
 type expression struct {
 	text    string
 	program cel.Program
@@ -49,7 +50,9 @@ func compileWithin(text string, most int) (*expression, error) {
 	return compileFor(text, most, cel.BoolType)
 }
 
-// compileFor is compile with another cost limit and another result type; a nil type: any.
+// compileFor is compile with another cost limit and another result type; a nil type: any. The check
+// takes a time that is limited by the length of the expression and by simple. The length is at most
+// sluice.MaxCEL.
 func compileFor(text string, most int, yields *cel.Type) (*expression, error) {
 	env, err := environment()
 	if err != nil {
@@ -147,7 +150,8 @@ func short(says string) string {
 }
 
 // simple returns an error if inferring the expression's type could take long: a type grows with
-// every list, map or macro around it, and doubles with every map that has it as key.
+// every list, map or macro around it, and doubles with every map that has it as key. deeper is how
+// many more levels are allowed.
 func simple(e ast.Expr, deeper int) error {
 	if slices.Contains([]ast.ExprKind{ast.ListKind, ast.MapKind, ast.ComprehensionKind}, e.Kind()) {
 		deeper--
@@ -280,7 +284,9 @@ func missing(err error) bool {
 }
 
 // attributes returns the event as the expression sees it: the CloudEvents attributes, extensions at
-// the top and in "extensions", and the data if it is JSON.
+// the top and in "extensions", and the data if it is JSON. The result shares the data that p
+// caches, and so is read-only. Extension attributes with the name of an attribute of the event are
+// hidden.
 func (x *expression) attributes(e *sluice.Event, p *Parsed) map[string]any {
 	m := make(map[string]any, 10+len(e.Extensions))
 	for name, value := range e.Extensions {

@@ -20,7 +20,8 @@ const (
 )
 
 // compiled caches the compiled expressions of subscriptions. Without it, the expression of an idle
-// subscription would be compiled again for its next event.
+// subscription would be compiled again for its next event. It is safe for concurrent use. Errors
+// are not cached.
 type compiled struct {
 	mu     sync.Mutex
 	recent *lru.LRU[string, *expression]
@@ -45,6 +46,7 @@ func (c *compiled) get(text string) *expression {
 	return x
 }
 
+// It removes the longest unused ones beyond either bound.
 func (c *compiled) put(x *expression) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +62,9 @@ func (c *compiled) put(x *expression) {
 
 // Compile is CompileWith in the payer's turn and at its cost, unless the expression is in the
 // cache. A payer's compilations go before its evaluations, because even events on which its filter
-// is cheap wait for them. If ctx is done first, it returns the cause.
+// is cheap wait for them. If ctx is done first, it returns the cause. Code InvalidRequest, as
+// Compile. The matcher is not cached, only its expression, which all filters of the same text
+// share.
 func (p *Pool) Compile(ctx context.Context, payer Payer, f sluice.Filter, labels Labels) (*Matcher, error) {
 	if p.Compiled(f) {
 		return p.CompileNow(f, labels)

@@ -17,8 +17,11 @@ const (
 	maxFields = 1000
 )
 
-// Unseen returns the fields of an event's data that a filter's expression reads and that none of the events
-// has, such as "order.total", and the fields that the events have.
+// Unseen returns the fields of an event's data that a filter's expression reads and that none of
+// the events has, such as "order.total", and the fields that the events have. Code InvalidRequest
+// for an invalid expression. Without an expression or events, there are none of either. An event
+// without JSON data has no field. The list of known fields is incomplete beyond maxDepth and
+// maxFields.
 func Unseen(f sluice.Filter, events []sluice.Event) (unseen, known []string, err error) {
 	if f.CEL == "" || len(events) == 0 {
 		return nil, nil, nil
@@ -41,7 +44,8 @@ func Unseen(f sluice.Filter, events []sluice.Event) (unseen, known []string, err
 	return unseen, slices.Sorted(maps.Keys(all)), nil
 }
 
-// fieldsOf returns the fields of event.data that an expression reads, by their names with dots.
+// fieldsOf returns the fields of event.data that an expression reads, by their names with dots. A
+// field with a name that is computed at run time is not among them.
 func fieldsOf(text string) (map[string][]string, error) {
 	env, err := environment()
 	if err != nil {

@@ -2,6 +2,17 @@
 // all of its dimensions: types, sources, subjects, labels and the CEL expression. It matches a
 // dimension if it matches any of its values. An event that lacks the attribute of a dimension does
 // not match (S2-140, C19). This is the only package that uses CEL.
+//
+// A filter is evaluated in two ways. A cheap evaluation takes place in the caller's goroutine; a
+// Pool does the expensive ones, in turns and within the rates of their payers:
+//
+//	event ─► rest ──► cheap expression ──► answer           Match, Quick: at once
+//	         types,         │ costs more than quickCost,
+//	         labels         ▼ or reads much data
+//	                 line of the payer ─► turn ─► evaluator ─► answer        Ask, Wait
+//	                 compilations first   in credit?   charged when it has run
+//
+// The unit of all costs is a step of an expression, about a quarter of a microsecond.
 package filter
 
 import (
@@ -21,7 +32,7 @@ type Matcher struct {
 }
 
 // Labels returns the static labels of an event's type, which the event need not have itself. The
-// caller must not change them.
+// caller must not change them. It is called from many goroutines at once, and may return nil.
 type Labels func(e *sluice.Event) map[string]string
 
 // Compile returns the filter's matcher. Code InvalidRequest, with line and column, if the CEL
@@ -30,7 +41,8 @@ func Compile(f sluice.Filter) (*Matcher, error) { return CompileWith(f, nil) }
 
 // CompileWith is Compile for a filter that also matches the labels of event types; an event's own
 // labels win. The matcher calls labels only if the filter has a label that is no extension
-// attribute of the event.
+// attribute of the event. The limit of one evaluation is that of a subscription. The caller must
+// not change the filter any more.
 func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
 	return compileFilter(f, labels, costLimit)
 }
@@ -54,7 +66,8 @@ func compileFilter(f sluice.Filter, labels Labels, most int) (*Matcher, error) {
 	return m, nil
 }
 
-// Spent returns the cost of all evaluations of the expression so far, in the unit of LiveLimit.
+// Spent returns the cost of all evaluations of the expression so far, in the unit of LiveLimit. It
+// includes those of all events, by all callers.
 func (m *Matcher) Spent() uint64 {
 	if m.cel == nil {
 		return 0
@@ -64,7 +77,8 @@ func (m *Matcher) Spent() uint64 {
 
 // Match reports whether the event passes the filter. An error means that the result is unknown: the
 // CEL expression failed for another reason than a field that is missing or of another type, such as
-// a division by zero or too much work.
+// a division by zero or too much work. With an error, the result is false. It does not change or
+// keep the event.
 func (m *Matcher) Match(e *sluice.Event) (bool, error) { return m.MatchParsed(e, nil) }
 
 // MatchParsed is Match for an event that several filters evaluate; p belongs to the event and may
@@ -78,7 +92,7 @@ func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
 	return ok, err
 }
 
-// rest is MatchParsed for all dimensions except the expression.
+// rest is MatchParsed for all dimensions except the expression. It cannot fail.
 func (m *Matcher) rest(e *sluice.Event, p *Parsed) bool {
 	f := &m.filter
 	return (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
@@ -153,7 +167,8 @@ func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (str
 
 // LabelsOf returns a lookup of an event's labels in the order of a filter: extension attributes,
 // top-level scalars of the data, labels of the type. It decodes the data at most once, and only for
-// a label that is no extension attribute.
+// a label that is no extension attribute. The lookup is safe for concurrent use, as long as the
+// event does not change.
 func LabelsOf(e *sluice.Event, static Labels) func(name string) (string, bool) {
 	m := Matcher{static: static}
 	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e, nil) })

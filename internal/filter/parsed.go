@@ -10,7 +10,9 @@ import (
 
 // Parsed caches the decoded data of one event for several filters. The garbage collector may free
 // the data as soon as no filter uses it; the next filter decodes it again. The zero value is ready,
-// and a nil *Parsed caches nothing. It is safe for concurrent use.
+// and a nil *Parsed caches nothing. It is safe for concurrent use. It belongs to one event: with
+// another one, it returns the data of the first. A lock is held during the decoding, so concurrent
+// filters wait for one decoding and do not repeat it.
 type Parsed struct {
 	mu     sync.Mutex
 	fields weak.Pointer[fields]
@@ -56,7 +58,7 @@ func (p *Parsed) decode(e *sluice.Event) (any, bool) {
 	return v.of, v.ok
 }
 
-// decoded reports whether the decoded data is cached.
+// decoded reports whether the decoded data is cached. It does not accept a nil p.
 func (p *Parsed) decoded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,11 +35,22 @@ type Payer struct {
 }
 
 // Rates limit the cost of evaluations per second, in the unit of LiveLimit; 0: no limit. A cost of
-// four million is about one second of one processor.
+// four million is about one second of one processor. Both are checked for each evaluation, and both
+// accounts are charged.
 type Rates struct{ Principal, Namespace int }
 
 // Pool compiles expressions and evaluates expensive ones for many subscriptions. It runs a few at a
 // time, round-robin by payer, and keeps each payer within the rates. It is safe for concurrent use.
+// It has no Close: evaluators end when no ask may start, and a timer starts the next. The number of
+// waiting asks has no limit.
+//
+// A payer's line goes through these states. An ask whose ctx is done is dropped when its turn
+// comes:
+//
+//	no line ── enter ──► waiting for its turn ── first ──► evaluated ──► no line, or waiting again
+//	                          │        ▲
+//	                          ▼        │ timer: the credit is above zero
+//	                       in debt, passed over
 type Pool struct {
 	seen     *seen
 	compiled *compiled
@@ -52,7 +63,8 @@ type Pool struct {
 	timer    *time.Timer
 }
 
-// line holds the waiting asks of one payer. Compilations come first; each kind is in order.
+// line holds the waiting asks of one payer. Compilations come first; each kind is in order. It
+// exists while it has asks.
 type line struct {
 	payer        Payer
 	compilations []*ask
@@ -67,7 +79,8 @@ type ask struct {
 	do       func() (cost int, tell func()) // tell hands the result to the caller
 }
 
-// NewPool returns a pool that uses half of the processors, at least one.
+// NewPool returns a pool that uses half of the processors, at least one. Namespaces and principals
+// without a rate have no account.
 func NewPool(rates Rates) *Pool {
 	return &Pool{
 		seen: newSeen(), compiled: newCompiled(), idle: max(1, runtime.GOMAXPROCS(0)/2),
@@ -77,7 +90,8 @@ func NewPool(rates Rates) *Pool {
 
 // Match is Matcher.Match for a filter that is cheap to evaluate on the event, or was recently
 // evaluated on it within its limit. Otherwise known is false; use Ask then. Its cost is not
-// charged.
+// charged. It waits for nothing but short locks and the decoding of the event's data by another
+// caller.
 func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	if m.cel == nil && len(m.filter.Labels) == 0 {
 		return m.rest(e, nil), true, nil
@@ -122,7 +136,8 @@ func (x *expression) quick(e *sluice.Event, p *Parsed) (ok, known bool, err erro
 // Try evaluates a filter for a caller that must not wait and has already decoded the event's data
 // into read. It evaluates in the caller's goroutine, and charges the payer unless the filter is
 // cheap. If the payer's earlier costs are not paid yet, it evaluates nothing expensive, and wait is
-// the time until they are paid.
+// the time until they are paid. The evaluation can take as long as the filter's limit allows, and
+// its result is not cached for others.
 func (p *Pool) Try(payer Payer, m *Matcher, e *sluice.Event, read *Parsed) (ok bool, wait time.Duration, err error) {
 	ok, known, err := m.Quick(e, read)
 	if known {
@@ -144,7 +159,8 @@ func (p *Pool) Try(payer Payer, m *Matcher, e *sluice.Event, read *Parsed) (ok b
 
 // Ask evaluates a filter on an event when it is the payer's turn and the payer's earlier costs are
 // paid. It returns at once. It calls done once, from another goroutine, unless ctx ends before. The
-// caller must not change the event until then.
+// caller must not change the event until then. done runs in the goroutine of an evaluator and must
+// be quick. It can be called after ctx has ended, if the evaluation had begun.
 func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event, done func(ok bool, err error)) {
 	p.enter(payer, &ask{
 		ctx:   ctx,
@@ -156,7 +172,7 @@ func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event
 	})
 }
 
-// enter puts an ask in the payer's line.
+// enter puts an ask in the payer's line. The caller does not hold mu.
 func (p *Pool) enter(payer Payer, a *ask) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +191,8 @@ func (p *Pool) enter(payer Payer, a *ask) {
 }
 
 // Wait is Match and, if that does not know the result, Ask for a caller that waits. known is false
-// if ctx was done before the answer came.
+// if ctx was done before the answer came. The evaluation that has begun is finished nevertheless,
+// and charged.
 func (p *Pool) Wait(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	if ok, known, err = p.Match(m, e); known {
 		return ok, known, err
@@ -224,7 +241,8 @@ func (p *Pool) lookAfter(wait time.Duration) {
 	}
 }
 
-// work executes asks until none may start now.
+// work executes asks until none may start now. It releases its place when it ends. The caller has
+// taken the place.
 func (p *Pool) work(payer Payer, a *ask) {
 	for a != nil {
 		cost, tell := a.do()

@@ -14,7 +14,8 @@ const (
 
 // seen caches the decoded data of recent events and the results of expensive expressions on them,
 // because many subscriptions filter the same event. Equal expressions are evaluated once for an
-// event.
+// event. It is safe for concurrent use. An event that leaves the ring loses its results, and a
+// later evaluation on it costs again. Errors are cached as results.
 type seen struct {
 	mu     sync.Mutex
 	events map[eventKey]*seenEvent
@@ -74,7 +75,8 @@ func (s *seen) of(e *sluice.Event) *seenEvent {
 
 // judge returns the verdict of a filter with an expression on an event, and the cost to charge:
 // that of the evaluation, 0 if an equal expression was evaluated before, and exhaustedCost on top
-// if the cost limit was exceeded.
+// if the cost limit was exceeded. A concurrent caller with an equal expression waits for the first
+// one, and pays nothing for the evaluation.
 func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	known := s.of(e)
 	if !m.rest(e, &known.parsed) {
@@ -94,7 +96,8 @@ func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	return Verdict{found.ok, found.err}, cost
 }
 
-// enter returns the cache entry for the verdict of an expression.
+// enter returns the cache entry for the verdict of an expression. Beyond seenVerdicts it returns an
+// entry that is not cached.
 func (s *seenEvent) enter(x *expression) *verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()

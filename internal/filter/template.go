@@ -43,7 +43,8 @@ type Template struct {
 }
 
 // CompileTemplate returns the template of a body. Code InvalidRequest, with line and column, if its
-// expression is invalid, or cannot yield a string where one is needed.
+// expression is invalid, or cannot yield a string where one is needed. The template keeps a copy of
+// the body. Its content type is not checked here.
 func CompileTemplate(b *sluice.Body) (*Template, error) {
 	x, err := compileFor(cmp.Or(b.CEL, templateCEL), LiveLimit, kindOf(b))
 	if err != nil {
@@ -79,7 +80,8 @@ func named(err error) error {
 
 // Render returns the body of an event and its content type. An evaluation may cost LiveLimit.
 // Codes: TooLarge if the body has more than limit bytes; Unprocessable if the expression fails on
-// the event, for example because it reads a missing field or costs too much.
+// the event, for example because it reads a missing field or costs too much. An error has no body.
+// Nothing is charged to an account.
 func (t *Template) Render(e *sluice.Event, limit int64) (body []byte, contentType string, err error) {
 	m := &meter{left: t.cel.most}
 	value, _, err := t.cel.program.Eval(map[string]any{root: t.cel.attributes(e, nil), allowance: m})
@@ -110,7 +112,7 @@ func unrendered(format string, args ...any) error {
 }
 
 // ofText returns the body for a text. For chat services it neutralizes mentions and links whose
-// text hides their target.
+// text hides their target. A Discord message is cut to discordLimit; others are not.
 func (t *Template) ofText(text string) (body []byte, contentType string) {
 	switch t.body.Preset {
 	case sluice.BodySlack:
@@ -216,7 +218,8 @@ func (c *encoder) object(b []byte, v traits.Mapper, depth int) (_ []byte, err er
 }
 
 // Templates renders bodies, and caches the recently used templates. Its zero value is ready. It is
-// safe for concurrent use.
+// safe for concurrent use. At most mostTemplates are kept. An invalid body is compiled again on
+// every call.
 type Templates struct {
 	mu     sync.Mutex
 	recent *lru.LRU[sluice.Body, *Template]

@@ -42,7 +42,7 @@ const (
 	regexLimit = 1_000
 )
 
-// meter is the remaining cost limit of one evaluation.
+// meter is the remaining cost limit of one evaluation. It is for one goroutine.
 type meter struct {
 	left int
 
@@ -58,7 +58,8 @@ const turnCost = 400
 
 // spend charges the cost of a step. If the evaluation cannot afford it, spend aborts it as CEL
 // does: with a panic that Program.Eval turns into an error. The constants of a program are computed
-// while it is planned, each with a meter of its own.
+// while it is planned, each with a meter of its own. left below zero after an evaluation means that
+// it was aborted.
 func spend(vars interpreter.Activation, cost int) {
 	m := meterOf(vars)
 	if m.left -= cost; m.left < 0 {
@@ -122,7 +123,8 @@ func entries(v traits.Sizer) int {
 }
 
 // comparing returns the cost of comparing two values, which is the extent of the smaller one.
-// Computing the cost takes no longer than that either, however large the other value is.
+// Computing the cost takes no longer than that either, however large the other value is. It raises
+// the bound fourfold until one of the extents is within it.
 func comparing(a, b ref.Val, limit int) int {
 	for most := 16; ; most *= 4 {
 		if n := min(extent(a, most), extent(b, most)); n <= most || most >= limit {
@@ -407,7 +409,9 @@ type regex struct {
 }
 
 // compileRegex returns the regular expression, or an error if it is invalid or its program would be
-// larger than regexLimit. It checks the size before compiling.
+// larger than regexLimit. It checks the size before compiling. The engine of Go needs time in
+// proportion to the product of the sizes of program and text, so that the size bounds the cost of a
+// match.
 func compileRegex(pattern string) (*regex, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

@@ -2,6 +2,18 @@
 // tokens, keeps the access lists, clearances, labels and tombstones, and records all changes in the
 // ledger. A revocation is acknowledged once every replica enforces it: from then on, nothing is
 // sent under the revoked permission.
+//
+// The records are stored in a bucket that all replicas follow. A change passes through all of them
+// before its call returns:
+//
+//	Authority.store ─► ledger ─► records ─► Follower.Set of each replica ─► index
+//	       ▲                                     │ stop: withdraw requests, end subscriptions
+//	       │                                     ▼
+//	     await ◄── Index.Settled ◄── presence records ◄── Presence.settle
+//
+// The wait has no limit of its own: the context ends it with code Unavailable, while the change is
+// stored and takes effect. A replica that stops announcing its presence is waited for until its
+// last announcement expires, and decides nothing itself from a little before that (see Presence).
 package grants
 
 import (
@@ -18,6 +30,8 @@ import (
 )
 
 // Records stores the records of access by key. Revision 0 stands for "nothing is stored".
+// Implementations are safe for concurrent use. Revisions ascend over all keys, so that one number
+// says up to where a replica enforces the records.
 type Records interface {
 	// Get returns the record and its revision. Code NotFound if there is none.
 	Get(ctx context.Context, key string) (authz.Record, uint64, error)
@@ -32,7 +46,9 @@ type Key struct {
 	Private ed25519.PrivateKey
 }
 
-// Deps are an authority's dependencies; all but Tickets and Links are required.
+// Deps are an authority's dependencies; all but Tickets and Links are required. Keys returns at
+// least one key if it returns no error. Now is the clock of issue and expiry; waits and limits use
+// the real clock.
 type Deps struct {
 	Records Records
 	Index   *authz.Index
@@ -49,7 +65,10 @@ type Deps struct {
 	Links Links
 }
 
-// Authority grants and revokes rights. It is safe for concurrent use.
+// Authority grants and revokes rights. It is safe for concurrent use. Methods with a context write
+// to or read from the store; those without answer from the index, and so may miss a change of the
+// last moments. Methods that take a caller check no more rights of it than their comments say; the
+// interfaces above them check the rest.
 type Authority struct {
 	needs Deps
 
@@ -61,12 +80,14 @@ type Authority struct {
 	looked  time.Time  // time of the last lookup
 }
 
-// New returns an authority.
+// New returns an authority. It reads nothing before its first call.
 func New(needs Deps) *Authority {
 	return &Authority{needs: needs, keys: map[string]Key{}, verified: newVerified()}
 }
 
-// signer returns the key that signs.
+// signer returns the key that signs. The keys are read anew for every signature, so that a new key
+// is used from its first moment. All keys it has seen remain known for verification until the
+// process ends.
 func (a *Authority) signer(ctx context.Context) (Key, error) {
 	keys, err := a.needs.Keys(ctx)
 	if err != nil {
@@ -85,7 +106,8 @@ func (a *Authority) signer(ctx context.Context) (Key, error) {
 const lookEvery = time.Second
 
 // public returns the public key with an id. It looks up unknown ids, because another replica may
-// have created the key.
+// have created the key. A lookup at most every lookEvery: between two, an unknown id is not found
+// without a lookup. At most one runs at a time, and others wait for it.
 func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
 	if k, ok := a.known(id); ok {
 		return k, true
@@ -113,7 +135,10 @@ func (a *Authority) known(id string) (ed25519.PublicKey, bool) {
 	return public, ok
 }
 
-// edit is a change of one record: apply returns the new record, and false if it is unchanged.
+// edit is a change of one record: apply returns the new record, and false if it is unchanged. apply
+// can be called several times and must not change its argument. An error of it ends the edit, with
+// nothing stored. show returns the part of a record that the ledger may contain, nil if the record
+// is empty.
 type edit struct {
 	key       string
 	change    ledger.Change // Old and New are filled in by show
@@ -124,7 +149,9 @@ type edit struct {
 }
 
 // store makes an edit, and returns the stored record and its revision. It repeats apply after a
-// concurrent change.
+// concurrent change. Every try writes an intent first, or keeps that of the previous try if nothing
+// has changed, so that each stored change has an entry in the ledger. An unchanged record is
+// neither stored nor waited for.
 func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, error) {
 	var intent *ledger.Intent
 	for {
@@ -164,7 +191,7 @@ func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*
 }
 
 // await waits until a revision is enforced: by this replica if here is true, otherwise by all
-// replicas.
+// replicas. Code Unavailable if ctx is done first.
 func (a *Authority) await(ctx context.Context, revision uint64, here bool) error { //nolint:revive // here says which of two waits it is
 	for {
 		applied, changed := a.needs.Index.Applied()

@@ -17,14 +17,16 @@ import (
 // withdrawLimit limits one try to stop requests in flight.
 const withdrawLimit = 10 * time.Second
 
-// Withdrawer stops requests in flight.
+// Withdrawer stops requests in flight. Withdraw is called with a limit, and again until it
+// succeeds: it must be idempotent. touched is safe for concurrent use.
 type Withdrawer interface {
 	// Withdraw cancels requests in flight for the subscriptions, and returns when none of them can
 	// leave any more.
 	Withdraw(ctx context.Context, touched func(*sluice.Subscription) bool) error
 }
 
-// Revoker ends subscriptions whose owners have lost their access.
+// Revoker ends subscriptions whose owners have lost their access. Revoke is idempotent. A
+// subscription that does not exist gives code SubscriptionMissing, which counts as success.
 type Revoker interface {
 	// Revoke ends a subscription. If it has another owner by now, Revoke does nothing and returns
 	// false.
@@ -45,7 +47,10 @@ const kept = 30 * 24 * time.Hour
 const keptSession = time.Hour
 
 // Follower applies changes of the records to the index, and ends requests and subscriptions that
-// the index no longer permits.
+// the index no longer permits. The fields are set before the first call, and all are required. Set,
+// Remove and CaughtUp are for one goroutine, in the order of the store. Know may be called by
+// another one, and Run is one more. Every replica runs one, so the same subscription can be ended
+// by several at once.
 type Follower struct {
 	Index    *authz.Index
 	Presence *Presence
@@ -60,7 +65,12 @@ type Follower struct {
 }
 
 // Set applies a stored record. When it returns, this replica sends nothing more under the rights
-// that the record revoked.
+// that the record revoked. It blocks while requests in flight cannot be withdrawn, and until ctx is
+// done: then the revision is settled nevertheless, because the replica is stopping.
+//
+// The order matters. The index changes first, so that no new request begins; then requests in
+// flight end; then the revision counts as settled, which lets the call that stored the record
+// return.
 func (f *Follower) Set(ctx context.Context, key string, r authz.Record, revision uint64) {
 	before := f.Index.Record(key)
 	f.Index.Set(key, r, revision)
@@ -95,7 +105,8 @@ func (f *Follower) stop(ctx context.Context, touched authz.Touched) {
 	}
 }
 
-// Know applies a stored subscription; nil means that it was deleted.
+// Know applies a stored subscription; nil means that it was deleted. The follower keeps sub, which
+// must not change any more. Subscriptions of root and cancelled ones are not kept.
 func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +120,8 @@ func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	f.bounded[id] = sub
 }
 
-// Run ends the subscriptions with expired grants at intervals, until ctx is done.
+// Run ends the subscriptions with expired grants at intervals, until ctx is done. Each tick also
+// removes the records of grants that ended long ago. A failure is logged and left to the next tick.
 func (f *Follower) Run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -160,7 +172,7 @@ func (f *Follower) lost(touched authz.Touched) (lost []*sluice.Subscription) {
 	return lost
 }
 
-// Expiring stores records with a TTL.
+// Expiring stores records with a TTL. A record that is not stored again within ttl disappears.
 type Expiring interface {
 	// PutFor stores a record unconditionally with a time to live, and returns its revision.
 	PutFor(ctx context.Context, key string, record authz.Record, ttl time.Duration) (uint64, error)
@@ -168,7 +180,18 @@ type Expiring interface {
 
 // Presence announces that this replica is alive and the revision up to which it enforces the stored
 // records. A replica that cannot announce this and read the announcement back must not decide,
-// because others continue without it once its last announcement has expired.
+// because others continue without it once its last announcement has expired. Its times relate to
+// ttl as follows. The index decides for less than ttl, counted from before the request was sent, so
+// that it stops before the store lets the record expire:
+//
+//	0          ttl/3        2/3 ttl      13/15 ttl   ttl
+//	├────────────┼────────────┼──────────────┤         │
+//	announced    again        again          index     record expires:
+//	                                         stops     others do not wait
+//
+// A try may take 2/15 ttl; a failed one is repeated after ttl/15. The time counts only once the
+// announcement has been read back, which proves that this replica has seen all records before it.
+// It is safe for concurrent use.
 type Presence struct {
 	id      string
 	records Expiring
@@ -184,13 +207,15 @@ type Presence struct {
 	observed uint64    // revision of the last own announcement that was read back
 }
 
-// NewPresence returns the presence of a replica; its index decides nothing before Run.
+// NewPresence returns the presence of a replica; its index decides nothing before Run. The id is
+// unique among the replicas and constant while the process runs.
 func NewPresence(id string, records Expiring, index *authz.Index, ttl time.Duration, log *slog.Logger) *Presence {
 	index.Until(time.Time{})
 	return &Presence{id: id, records: records, index: index, ttl: ttl, log: log, kick: make(chan struct{}, 1)}
 }
 
-// Run announces the presence until ctx is done.
+// Run announces the presence until ctx is done. It also announces at once after every change that
+// settled. It must be called once.
 func (p *Presence) Run(ctx context.Context) {
 	tick := time.NewTicker(p.ttl / 3) // two announcements may fail
 	defer tick.Stop()
@@ -217,7 +242,9 @@ func (p *Presence) Run(ctx context.Context) {
 	}
 }
 
-// Leave removes the presence: other replicas need not wait for this one.
+// Leave removes the presence: other replicas need not wait for this one. Call it after Run has
+// returned. From then on, the index decides nothing. A failure is only logged, and costs the others
+// a wait until the last announcement expires.
 func (p *Presence) Leave(ctx context.Context) {
 	p.index.Until(time.Time{})
 	if _, err := p.records.PutFor(ctx, streams.PresenceKey(p.id), authz.Record{}, time.Second); err != nil {
@@ -277,7 +304,8 @@ func (p *Presence) settle(revision uint64) {
 // Withdrawers combines several withdrawers.
 type Withdrawers []Withdrawer
 
-// Withdraw calls all of them concurrently, and returns their errors.
+// Withdraw calls all of them concurrently, and returns their errors. It returns when the last one
+// has returned.
 func (w Withdrawers) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	errs := make([]error, len(w))
 	var all sync.WaitGroup

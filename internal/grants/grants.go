@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Wish is a request for a grant.
+// Wish is a request for a grant. Principal, Verbs, Object and ExpiresAt are required; ExpiresAt is
+// cut to the second.
 type Wish struct {
 	Principal   sluice.Principal `json:"principal"`
 	Verbs       []sluice.Verb    `json:"verbs"`
@@ -27,7 +28,8 @@ type Wish struct {
 	Description string           `json:"description"`
 }
 
-// Minted is a grant with its token, which is shown once.
+// Minted is a grant with its token, which is shown once. The server stores only a hash of the
+// token's nonce and cannot show the token again: Renew replaces a lost one.
 type Minted struct {
 	sluice.Grant
 
@@ -36,7 +38,10 @@ type Minted struct {
 
 // Mint issues a grant. Root issues any grant. Other callers delegate a part of their own grant: the
 // new one has no verb, path or day more, and ends when theirs does. Codes InvalidRequest;
-// CapabilityRequired for more than the caller has.
+// CapabilityRequired for more than the caller has. Code QuotaExceeded if too many grants derive
+// from the same one; Unavailable while the caller's own grant has not loaded. It is not idempotent:
+// a repeated call issues another grant. It returns once this replica knows the grant; another
+// replica looks it up when it first sees the token.
 func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted, error) {
 	now := a.needs.Now().UTC()
 	if w.Object == nil {
@@ -179,6 +184,9 @@ func showGrant(r authz.Record) any {
 // also sets a new end. Only root and the holders of the grant's ancestors may renew it, because the
 // token makes its bearer the principal, with the clearance of that. Codes NotFound; Forbidden for
 // other callers that may revoke it; Conflict if it was revoked; CapabilityRequired.
+// CapabilityRequired if the new end is after that of the parent. The other fields of the grant
+// remain. When it returns, no replica accepts the previous token. It is not idempotent: each call
+// invalidates the token of the one before.
 func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, until time.Time) (Minted, error) {
 	g, err := a.ruled(by, id)
 	if err != nil {
@@ -209,7 +217,10 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 
 // Revoke ends a grant and all grants that derive from it, for good. When it returns, no replica
 // accepts their tokens or sends anything under them (S0-57, S0-58). Root, the grant's issuer and
-// holder, and admins of its namespace and paths may revoke it. Code NotFound.
+// holder, and admins of its namespace and paths may revoke it. Code NotFound. It is idempotent: the
+// first revocation's time and principal remain, and a repeated call waits for all replicas again.
+// It needs no ledger (see edit). Code Unavailable means that the grant is revoked, but not
+// confirmed by all replicas: it then returns the grant, too.
 func (a *Authority) Revoke(ctx context.Context, by sluice.Caller, id string) (sluice.Grant, error) {
 	g, err := a.ruled(by, id)
 	if err != nil && by.Grant != id {
@@ -303,7 +314,8 @@ type GrantQuery struct {
 }
 
 // Grants returns the grants that the caller may see, newest first, and the start of the next page;
-// "" if there is none.
+// "" if there is none. It sorts all that match, on every call: the cost does not depend on the
+// limit of the page. q.After is the ID of the last grant of the previous page.
 func (a *Authority) Grants(by sluice.Caller, q GrantQuery) (page []sluice.Grant, next string) {
 	now := a.needs.Now()
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && q.picks(&r.Grant.Grant, now) }) {

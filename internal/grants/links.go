@@ -49,7 +49,8 @@ type PortalLink struct {
 // open reports whether the link can still be used.
 func (l *PortalLink) open(now time.Time) bool { return l.UsedAt == nil && now.Before(l.ExpiresAt) }
 
-// Links stores the links for an hour. Revision 0 stands for "nothing is stored".
+// Links stores the links for an hour. Revision 0 stands for "nothing is stored". Implementations
+// are safe for concurrent use. Put with revision 0 creates a link.
 type Links interface {
 	// Get returns a link and its revision. Code NotFound if there is none.
 	Get(ctx context.Context, key string) (PortalLink, uint64, error)
@@ -61,7 +62,8 @@ type Links interface {
 }
 
 // LinkWish is a request for a link to the portal: for an existing grant, or for a principal and an
-// object, whose grant is found or issued.
+// object, whose grant is found or issued. TTL and LinkTTL must be within their limits: zero is no
+// default here. Next is stored as it is; the caller checks it.
 type LinkWish struct {
 	Grant     string
 	Principal sluice.Principal
@@ -85,7 +87,13 @@ func (w *LinkWish) check() error {
 	return nil
 }
 
-// MadeLink is a new link with its code, which is shown once.
+// MadeLink is a new link with its code, which is shown once. A code is text of this form, 79
+// characters long, and only its hash is stored:
+//
+//	plk_ 5d41402abc4b2a76b9719d911017c592 mFqk…  43 characters
+//	│    │                                └ 32 random bytes, base64url without padding
+//	│    └ the first 16 bytes of the SHA-256 of the principal, in hexadecimal
+//	└ codePrefix
 type MadeLink struct {
 	PortalLink
 
@@ -96,7 +104,9 @@ type MadeLink struct {
 // Link makes a link that opens one session of the portal with a part of a grant. Root, the holder
 // of the grant, and the holders of its ancestors may make links. Codes InvalidRequest; NotFound;
 // Forbidden for other callers that see the grant; Conflict if it has ended; CapabilityRequired;
-// QuotaExceeded.
+// QuotaExceeded. Code Unavailable on a server without a portal. The times are cut to the second,
+// and no session outlasts its grant. It is not idempotent: every call makes a link, and all open
+// ones count towards maxOpenLinks. The count is not exact for concurrent calls.
 func (a *Authority) Link(ctx context.Context, by sluice.Caller, w LinkWish) (MadeLink, error) {
 	switch err := w.check(); {
 	case err != nil:
@@ -161,7 +171,9 @@ func (a *Authority) linked(ctx context.Context, by sluice.Caller, w LinkWish) (s
 }
 
 // standing returns the longest-lasting grant for the principal and the object of a wish, or issues
-// a new one. Subscriptions that are created in a session depend on this grant.
+// a new one. Subscriptions that are created in a session depend on this grant. A grant serves only
+// if it was issued with the caller's own grant, without on_behalf_of, and lasts as long as the
+// session.
 func (a *Authority) standing(ctx context.Context, by sluice.Caller, w LinkWish) (best sluice.Grant, err error) {
 	now := a.needs.Now().UTC()
 	verbs := []sluice.Verb{sluice.VerbRead, sluice.VerbSubscribe}
@@ -215,7 +227,8 @@ func (a *Authority) sessionOf(g *sluice.Grant, l *PortalLink) (sluice.Grant, err
 	return session, cmp.Or(session.Check(now), a.narrows(&session), a.bounded(session.Parent))
 }
 
-// keepLink stores a link, with an entry in the ledger, and returns its code.
+// keepLink stores a link, with an entry in the ledger, and returns its code. The ledger has the
+// entry before the store has the link; an entry without a link is marked as failed.
 func (a *Authority) keepLink(ctx context.Context, by sluice.Caller, l PortalLink) (code string, err error) {
 	others, err := a.needs.Links.All(ctx, streams.PortalLinkKey(hashOf(string(l.Principal)), "*"))
 	if err != nil {
@@ -284,7 +297,7 @@ func keyOf(code string) string {
 	return streams.PortalLinkKey(principal, hex.EncodeToString(sum[:]))
 }
 
-// Session is an opened session of the portal.
+// Session is an opened session of the portal. Next is the page of the link's wish.
 type Session struct {
 	Minted
 
@@ -292,7 +305,10 @@ type Session struct {
 }
 
 // Open opens the session of a link, once. Code Unauthenticated, with the reason in the details, if
-// the code is unknown, was used or has expired, or if the link's grant has ended.
+// the code is unknown, was used or has expired, or if the link's grant has ended. The link is used
+// up before the session is stored: if storing that fails, the person needs a new link. The session
+// is a grant of its own, derived from the link's, and ends with it. Other codes mean that the store
+// does not respond; the link then usually remains open.
 func (a *Authority) Open(ctx context.Context, code string) (Session, error) {
 	key := keyOf(code)
 	if key == "" || a.needs.Links == nil {

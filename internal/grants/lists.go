@@ -15,7 +15,11 @@ import (
 const maxEntries = 100 // of a principal in a namespace
 
 // PutACL sets a principal's access to a namespace. The first entry puts the namespace's access list
-// in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin.
+// in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin. It replaces
+// all entries of the principal; empty patterns become /**. An equal list is no change. The access
+// list and its head are separate records, written one after the other: after a failure in between,
+// repeat the call. The order (demote, entry, promote) keeps the head from naming a principal that
+// is no admin.
 func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL) (sluice.ACL, error) {
 	if err := checkACL(&acl); err != nil {
 		return acl, err
@@ -36,7 +40,8 @@ func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL
 }
 
 // DeleteACL removes a principal's access to a namespace. Codes NotFound; Conflict for the last
-// admin.
+// admin. The record remains, with no entries. It needs no ledger, because it only takes rights. A
+// list without entries stays in force.
 func (a *Authority) DeleteACL(ctx context.Context, by sluice.Caller, namespace string, p sluice.Principal) error {
 	if _, err := a.ACL(namespace, p); err != nil {
 		return err
@@ -63,7 +68,8 @@ func (a *Authority) putACL(ctx context.Context, change ledger.Change, acl sluice
 	return err
 }
 
-// ACL returns a principal's access to a namespace. Code NotFound if there is no entry.
+// ACL returns a principal's access to a namespace. Code NotFound if there is no entry. It answers
+// from the index.
 func (a *Authority) ACL(namespace string, p sluice.Principal) (sluice.ACL, error) {
 	for _, acl := range a.ACLs(namespace) {
 		if acl.Principal == p {
@@ -73,7 +79,8 @@ func (a *Authority) ACL(namespace string, p sluice.Principal) (sluice.ACL, error
 	return sluice.ACL{}, sluice.Errorf(sluice.NotFound, "%[2]s has no entry in the access list of %[1]s", namespace, p)
 }
 
-// ACLs returns a namespace's access list, ordered by principal.
+// ACLs returns a namespace's access list, ordered by principal. Never nil. It answers from the
+// index, and looks at the records of all namespaces.
 func (a *Authority) ACLs(namespace string) []sluice.ACL {
 	all := []sluice.ACL{}
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool {
@@ -149,7 +156,9 @@ func (a *Authority) demote(ctx context.Context, namespace string, p sluice.Princ
 	})
 }
 
-// head changes the head of a namespace's list.
+// head changes the head of a namespace's list. The head's key is that of an entry without a
+// principal. It has the principals that are admins of everything in the namespace, in the order in
+// which they became it.
 func (a *Authority) head(ctx context.Context, namespace string, change func(*authz.Admins) (bool, error)) error {
 	return a.write(ctx, streams.ACLKey(namespace, ""), func(r authz.Record) (authz.Record, bool, error) {
 		h := authz.Admins{Namespace: namespace}
@@ -161,7 +170,8 @@ func (a *Authority) head(ctx context.Context, namespace string, change func(*aut
 	})
 }
 
-// write is store for a change that another ledger entry covers.
+// write is store for a change that another ledger entry covers. It always waits for all replicas,
+// unless nothing changed.
 func (a *Authority) write(ctx context.Context, key string, apply func(authz.Record) (authz.Record, bool, error)) error {
 	for {
 		before, revision, err := a.needs.Records.Get(ctx, key)

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// PutProfile sets a principal's clearance. Code InvalidRequest.
+// PutProfile sets a principal's clearance. Code InvalidRequest. It replaces the profile, and waits
+// for all replicas even if nothing changed. An empty profile deletes the clearance.
 func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.Profile) (sluice.Profile, error) {
 	if _, err := sluice.ParsePrincipal(string(p.Principal)); err != nil {
 		return p, err
@@ -24,7 +25,8 @@ func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.P
 	return p, a.putProfile(ctx, by, sluice.ActionPrincipalPut, p)
 }
 
-// DeleteProfile removes a principal's clearance, which is then PUBLIC. Code NotFound.
+// DeleteProfile removes a principal's clearance, which is then PUBLIC. Code NotFound. The record
+// remains, empty.
 func (a *Authority) DeleteProfile(ctx context.Context, by sluice.Caller, p sluice.Principal) error {
 	if _, err := a.Profile(p); err != nil {
 		return err
@@ -59,7 +61,7 @@ func (a *Authority) Profile(p sluice.Principal) (sluice.Profile, error) {
 	return all[i], nil
 }
 
-// Profiles returns the principals' profiles, ordered by name.
+// Profiles returns the principals' profiles, ordered by name. Never nil. It answers from the index.
 func (a *Authority) Profiles() []sluice.Profile {
 	all := []sluice.Profile{}
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Profile != nil && !blank(r.Profile) }) {
@@ -69,7 +71,8 @@ func (a *Authority) Profiles() []sluice.Profile {
 	return all
 }
 
-// PutLabel labels a namespace. Code InvalidRequest.
+// PutLabel labels a namespace. Code InvalidRequest. An equal label is no change, and is not waited
+// for.
 func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace string, l sluice.Label) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -94,11 +97,13 @@ func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace st
 	return err
 }
 
-// Label returns a namespace's label.
+// Label returns a namespace's label. The zero label, which is PUBLIC, if none was set.
 func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
 
 // Erase marks events on a path up to a sequence as erased. When it returns, no replica sends any of
-// them. The sequence of a tombstone never decreases.
+// them. The sequence of a tombstone never decreases. It returns the tombstone in force, which is an
+// earlier one if that goes as far. It needs no ledger (see edit). The events themselves remain in
+// the log.
 func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{
@@ -120,7 +125,8 @@ func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace strin
 }
 
 // EndGrants revokes the grants of a namespace that is being deleted, so that they give no rights in
-// a new one of its name.
+// a new one of its name. It revokes one after the other, waits for all replicas each time, and
+// stops at the first error: repeat it. Grants for all namespaces remain.
 func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace string) error {
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && about(r, namespace) }) {
 		if _, err := a.revoke(ctx, by, r.Grant.ID, namespace); err != nil {
@@ -131,7 +137,10 @@ func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace s
 }
 
 // ForgetNamespace empties the access records of a deleted namespace. Do not call it earlier: the
-// access list and the label of the namespace also limit grants for all namespaces.
+// access list and the label of the namespace also limit grants for all namespaces. It writes
+// nothing to the ledger, which has the deletion of the namespace. It is idempotent, and stops at
+// the first error. Tombstones are emptied, too, because sequences begin again in a new namespace of
+// the name.
 func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, namespace string) error {
 	for key := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant == nil && about(r, namespace) }) {
 		err := a.write(ctx, key, func(r authz.Record) (authz.Record, bool, error) { return emptied(r, by, namespace), true, nil })

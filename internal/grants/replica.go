@@ -24,7 +24,9 @@ type Replica struct {
 	Log *slog.Logger
 }
 
-// Run applies the records to the index and announces the applied revision, until ctx is done.
+// Run applies the records to the index and announces the applied revision, until ctx is done. It
+// returns the error of FollowTo, after the other two parts have ended; they end only with ctx, so
+// an error before that waits for it.
 func (r Replica) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -33,7 +35,8 @@ func (r Replica) Run(ctx context.Context) error {
 	return r.Records.FollowTo(ctx, r.Follower)
 }
 
-// Leave announces that this replica no longer makes access decisions.
+// Leave announces that this replica no longer makes access decisions. It takes at most leaveLimit.
+// Call it after Run has returned.
 func (r Replica) Leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()

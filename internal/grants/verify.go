@@ -16,7 +16,9 @@ import (
 
 // Authenticate returns the caller of a token. Code Unauthenticated, with the reason in the details,
 // for an invalid token. It checks the signature, the key, the expiry, the nonce and revocation, in
-// this order (S0-55).
+// this order (S0-55). Code Unavailable, after startLimit, while a new server has not loaded the
+// permissions, or while its replica must not decide. A token of a known key and grant costs no
+// request to the store, and after the first time no check of the signature.
 func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Caller, error) {
 	c, err := a.claims(ctx, token)
 	if err != nil {
@@ -95,7 +97,9 @@ func (a *Authority) claims(ctx context.Context, token string) (authz.Claims, err
 	return c, err
 }
 
-// Verification is the result of a check of a token or a grant.
+// Verification is the result of a check of a token or a grant. Reason is one of the codes of
+// authz.Reason. Grant is set for an ended grant, too. Allows and DeniedBy are set only for a valid
+// token and a question with an object.
 type Verification struct {
 	Valid    bool          `json:"valid"`
 	Reason   string        `json:"reason,omitempty"`    // why it is invalid
@@ -111,8 +115,9 @@ type Question struct {
 	Object *sluice.Object // nil: only whether the token or grant is valid
 }
 
-// Verify checks a token and, with an object, whether its holder may do the action. DeniedBy is empty
-// if the access list or the label hides the namespace from the caller, too.
+// Verify checks a token and, with an object, whether its holder may do the action. DeniedBy is
+// empty if the access list or the label hides the namespace from the caller, too. An invalid token
+// is no error, but a result with Valid false. Codes Unavailable, as for Authenticate.
 func (a *Authority) Verify(ctx context.Context, token string, q Question) (Verification, error) {
 	c, err := a.claims(ctx, token)
 	var who sluice.Caller
@@ -166,7 +171,8 @@ func (a *Authority) verification(who sluice.Caller, grant string, err error, q Q
 }
 
 // verified caches tokens with verified signatures, because verifying a signature takes a hundred
-// times as long as the rest of the check.
+// times as long as the rest of the check. A revoked token stays in the cache: only the signature is
+// cached, and the index is asked on every call. It is safe for concurrent use.
 type verified struct {
 	mu     sync.Mutex
 	recent map[[sha256.Size]byte]authz.Claims
