@@ -26,7 +26,8 @@ const (
 	queueSize    = 1024
 )
 
-// Publisher stores events, each id once.
+// Publisher stores events, each id once. Implementations are safe for concurrent use. Code Conflict
+// if an id was used for another event.
 type Publisher interface {
 	// Publish stores all of the events, in order, or none. Code NotFound if there is no such namespace.
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
@@ -35,7 +36,8 @@ type Publisher interface {
 // Marks returns the marks of unsafe producers.
 type Marks func(ctx context.Context) ([]sluice.Unsafe, error)
 
-// Options are an announcer's optional dependencies and settings.
+// Options are an announcer's optional dependencies and settings. Dropped must be safe for
+// concurrent use and quick.
 type Options struct {
 	Log        *slog.Logger      // default: slog.DiscardHandler
 	Dropped    func(kind string) // called for every lost announcement
@@ -49,7 +51,9 @@ type Options struct {
 	Every      time.Duration     // minimum interval of subscription.throttled for each subscription; default: a second
 }
 
-// Announcer publishes system events. It is safe for concurrent use.
+// Announcer publishes system events. It is safe for concurrent use. Methods without a context
+// return at once, and can be called before Run and after it; then their announcements only wait in
+// the queue. Those with a context publish before they return.
 type Announcer struct {
 	publisher Publisher
 	opts      Options
@@ -76,7 +80,7 @@ type announcement struct {
 	stored    bool // its state is stored, so it is retried until it succeeds
 }
 
-// New returns an announcer. Its Run publishes the engine's announcements.
+// New returns an announcer. Its Run publishes the engine's announcements. It starts nothing.
 func New(publisher Publisher, opts Options) *Announcer {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -115,7 +119,8 @@ func dataOf(d *sluice.DeadLetter) deadData {
 }
 
 // Held announces a held lane, with the dead letter that its head would have without on_dead: hold.
-// It returns at once.
+// It returns at once. A system subscription's own deliveries are not announced, because that could
+// go on endlessly.
 func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	if aboutSystem(sub.Pattern) {
 		return
@@ -141,6 +146,7 @@ func held(d *sluice.DeadLetter) announcement {
 // aboutSystem reports whether a pattern matches only the server's own paths.
 func aboutSystem(p sluice.Pattern) bool { return strings.HasPrefix(string(p), "/_sys") }
 
+// It never blocks.
 func (a *Announcer) enqueue(n announcement) {
 	select {
 	case a.queue <- n:
@@ -171,7 +177,9 @@ func (a *Announcer) logDropped(ctx context.Context) {
 }
 
 // Run publishes the engine's announcements, the dead letters, and failed announcements of changes,
-// until ctx is done. Then it publishes the rest of the queue, within a time limit.
+// until ctx is done. Then it publishes the rest of the queue, within a time limit. It returns nil,
+// a little after ctx is done: at most flushLimit for the queue, and as long as the announcements in
+// progress take. It must be called once.
 func (a *Announcer) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	if a.opts.Letters != nil {
@@ -185,6 +193,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	return nil
 }
 
+// It is the only reader of the queue, so queued announcements are published one by one, in order.
 func (a *Announcer) runQueue(ctx context.Context) {
 	tick := time.NewTicker(a.opts.Every)
 	defer tick.Stop()
@@ -227,7 +236,8 @@ func (a *Announcer) publishQueued(ctx context.Context, n announcement) {
 }
 
 // publish publishes an announcement. If that fails, the announcement is retried if its state is
-// stored, and lost otherwise.
+// stored, and lost otherwise. It does not return the error, which it logs unless it keeps the
+// announcement.
 func (a *Announcer) publish(ctx context.Context, n announcement) {
 	ev, err := n.event()
 	if err == nil {
@@ -239,6 +249,7 @@ func (a *Announcer) publish(ctx context.Context, n announcement) {
 	a.lose(ctx, n, err)
 }
 
+// During a shutdown, the number of lost ones is logged together (see shutdown.Left).
 func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
 	a.opts.Dropped(n.kind)
 	if shutdown.Left(ctx, "announcements", 1) {
@@ -248,6 +259,7 @@ func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
 		slog.String("type", n.kind), slog.String("namespace", n.namespace), slog.String("path", string(n.path)), slog.Any("error", err))
 }
 
+// The data is encoded here, so n.data must not change after it was queued.
 func (n announcement) event() (sluice.Event, error) {
 	data, err := json.Marshal(n.data)
 	if err != nil {

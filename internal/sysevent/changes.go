@@ -14,7 +14,8 @@ import (
 const retryEvery = time.Second // pause between retries
 
 // Outbox has the pending announcements of subscriptions' changes, stored in one step with the
-// change.
+// change. Implementations are safe for concurrent use. Told with an earlier revision of the
+// subscription than the stored one must leave the later announcements pending.
 type Outbox interface {
 	// Waiting returns all subscriptions with pending announcements: their names, their revisions,
 	// and the announcements (Untold), oldest first. A process may have published them and ended
@@ -44,7 +45,8 @@ type subscriptionData struct {
 
 // Subscription publishes a subscription's pending announcements (Untold), which are stored. It
 // takes at most two seconds. A failure is logged, and retried until the events are published, in
-// order and once.
+// order and once. Without an outbox, a failure is not retried. ctx carries values only: its end
+// does not end the call.
 func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) {
 	if len(sub.Untold) == 0 {
 		return
@@ -60,7 +62,8 @@ func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) 
 type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
 
 // tellChanges publishes all pending announcements of a subscription, in order. A concurrent process
-// publishes the same events under the same ids.
+// publishes the same events under the same ids. A crash between publishing and Told leaves them
+// pending, and the next sweep finds them.
 func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
 	events := make([]sluice.Event, len(sub.Untold))
 	for i, n := range sub.Untold {
@@ -102,7 +105,8 @@ func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err
 }
 
 // runChanges publishes pending announcements: first those that a crash left, then those of this
-// process that failed, and at intervals those that other processes left.
+// process that failed, and at intervals those that other processes left. Several replicas run it at
+// once.
 func (a *Announcer) runChanges(ctx context.Context) {
 	sweep := time.NewTicker(a.opts.Sweep)
 	defer sweep.Stop()
@@ -146,7 +150,8 @@ func (a *Announcer) sweep(ctx context.Context) bool {
 	return true
 }
 
-// retry publishes the noted announcements, and reports whether none is left.
+// retry publishes the noted announcements, and reports whether none is left. Their order is that of
+// a map; only those of one subscription are in order.
 func (a *Announcer) retry(ctx context.Context) bool {
 	a.mu.Lock()
 	ids := make([]string, 0, len(a.later))
@@ -188,7 +193,8 @@ func (a *Announcer) retryOne(ctx context.Context, id string) error {
 	return err
 }
 
-// unknown returns those of the events that are not published yet.
+// unknown returns those of the events that are not published yet. It asks once for each path. All
+// are published if there is no Known, and none if the namespace is gone.
 func (a *Announcer) unknown(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Event, error) {
 	if a.opts.Known == nil {
 		return events, nil

@@ -18,7 +18,7 @@ const (
 )
 
 // keep schedules a retry of a stored announcement, which publishes it only if it is not published
-// yet. It reports whether there was room.
+// yet. It reports whether there was room. There is room for keptTimes as many as in the queue.
 func (a *Announcer) keep(n announcement) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,7 +41,9 @@ func (a *Announcer) again(n announcement) {
 	}
 }
 
-// tellKept publishes kept announcements, in order within each namespace. It keeps failed ones.
+// tellKept publishes kept announcements, in order within each namespace. It keeps failed ones. Only
+// runQueue calls it. Announcements that are kept during the call wait for the next one, and those
+// of other namespaces do not wait for a failed one.
 func (a *Announcer) tellKept(ctx context.Context) {
 	a.mu.Lock()
 	kept := a.kept
@@ -80,6 +82,7 @@ func (a *Announcer) tellBatch(ctx context.Context, namespace string, batch []ann
 	return a.publishUnknown(ctx, namespace, events)
 }
 
+// They go to the end of the list.
 func (a *Announcer) keepFurther(ctx context.Context, batch []announcement, err error) {
 	for _, n := range batch {
 		if !passing(err) || !a.keep(n) {

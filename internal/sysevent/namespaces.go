@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Namespaces lists the namespaces and their last announcements.
+// Namespaces lists the namespaces and their last announcements. Implementations are safe for
+// concurrent use. Told never lowers the noted revision.
 type Namespaces interface {
 	// Revisions returns the revisions of the existing namespaces, and the last announced revision
 	// of each namespace that has one; 0 is an announcement that is pending. Both are by name.
@@ -36,7 +37,8 @@ type namespaceData struct {
 // Namespace announces a change of a namespace, with the changed fields. It does so in the default
 // namespace, because the changed namespace's own log is created and deleted with it. It takes at
 // most two seconds. After a failure, which is logged, a later sweep announces within two minutes
-// that the namespace has changed.
+// that the namespace has changed. The sweep's event has neither old nor new fields, and one event
+// can stand for several changes.
 func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
@@ -125,7 +127,8 @@ type overdue struct {
 }
 
 // sweepNamespaces announces the changes in was that are still unannounced, and returns the other
-// unannounced ones.
+// unannounced ones. A namespace without a note gets one, and is not announced. Errors are logged,
+// and the next sweep tries again.
 func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) map[overdue]bool {
 	found := map[overdue]bool{}
 	if a.opts.Namespaces == nil {

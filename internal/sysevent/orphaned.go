@@ -16,7 +16,7 @@ const orphansLimit = 30 * time.Second
 
 // Orphaned announces that subscriptions of a namespace name a type that its catalogue no longer has
 // (S2-47). It takes at most two seconds; a failure is logged. Servers that start at the same time
-// announce the same observation once.
+// announce the same observation once. FirstObservedAt is required. It is not retried.
 func (a *Announcer) Orphaned(ctx context.Context, of sluice.OrphanedType) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()
@@ -41,7 +41,8 @@ type Orphans struct {
 }
 
 // Run announces once the types that subscriptions name but that are no longer in their catalogues
-// (S2-47), and then waits for ctx.
+// (S2-47), and then waits for ctx. It returns nil. A failure of the check is logged and not
+// repeated before the next start.
 func (o Orphans) Run(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, orphansLimit)
 	defer cancel()
@@ -52,6 +53,7 @@ func (o Orphans) Run(ctx context.Context) error {
 	return nil
 }
 
+// A type is announced again only if the number of its subscriptions has changed.
 func (o Orphans) announce(ctx context.Context) error {
 	subs, err := o.Subscriptions.List(ctx)
 	if err != nil {

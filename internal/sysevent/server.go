@@ -14,7 +14,8 @@ type serverData struct {
 }
 
 // Server publishes in the default namespace that a server has started or is stopping (S4-34). It
-// takes at most two seconds; a failure is logged.
+// takes at most two seconds; a failure is logged. It is not retried, and each call publishes an
+// event of its own.
 func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
@@ -25,7 +26,8 @@ func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 
 // Damaged announces damage found in the store. It does so in the namespace of the damaged log, or
 // in the default namespace if the damage is not in a log or the log is missing. The data is the
-// damage as GET /v1/storage shows it. It takes at most two seconds; a failure is logged.
+// damage as GET /v1/storage shows it. It takes at most two seconds; a failure is logged. It is not
+// retried, and each call publishes an event of its own.
 func (a *Announcer) Damaged(ctx context.Context, d sluice.Damage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()

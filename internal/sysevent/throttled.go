@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// throttled counts for each subscription the delays by limits that are not announced yet.
+// throttled counts for each subscription the delays by limits that are not announced yet. It is
+// safe for concurrent use.
 type throttled struct {
 	fresh chan struct{} // signals a delay of a subscription that was not delayed recently
 
@@ -33,7 +34,7 @@ type throttledData struct {
 
 // Throttled announces that a limit delayed a subscription. The first delay is announced at once,
 // later ones at most once a second for each subscription, with the number of delays since. It
-// returns at once.
+// returns at once. A failed announcement is lost with its number of delays.
 func (a *Announcer) Throttled(sub *sluice.Subscription, reason string) {
 	if aboutSystem(sub.Pattern) {
 		return // each of its events would delay it further

@@ -26,6 +26,7 @@ type unsafeData struct {
 }
 
 // Unsafe announces a marked producer, if its mark is stored as one to announce. It returns at once.
+// It announces a mark once in a process, and after a crash another process does within a minute.
 func (a *Announcer) Unsafe(is sluice.Unsafe) {
 	if is.Told == nil || !is.Told.At.Equal(is.LastAt) {
 		return

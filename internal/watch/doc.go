@@ -17,8 +17,9 @@
 // time.
 //
 // The time of a watch is the time at which events were stored, not the time of their evaluation. So
-// a watch that was not running for a while catches up and makes the same decisions. Only the rate
-// limit and its count of throttled readings use the wall clock.
+// a watch that was not running for a while catches up and makes the same decisions, also those of
+// the rate limit. The wall clock only decides when reports of suppressed and throttled readings are
+// due, and when a duration has passed without a further reading.
 //
 // State.Step does no I/O: it takes an event, changes the state in memory, and returns the due work.
 // The runner stores the work by compare-and-set, together with the watch's position and state,
@@ -29,4 +30,13 @@
 // After a crash, the next owner of the watch finds the remaining firings, and repeats those whose
 // event is not in the log. If two replicas run the same watch for a moment, only one of them can
 // store; the other starts again from the stored state.
+//
+// Delivery of an action: at least once per decision, and its event once in the log. A decision can
+// be lost only with the record that has it. These ids make a repetition recognizable:
+//
+//	watch-<id>-<revision>-<seq>     the action's event; the firing's ID
+//	fired-<firing>                  its announcement
+//	missed-<firing>-<reason>        the first suppressed reading's
+//	throttled-<firing>              the first throttled reading's
+//	cancelled-watch-<id>-<revision> the end of the watch
 package watch

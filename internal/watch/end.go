@@ -8,7 +8,8 @@ import (
 )
 
 // Stored is a watch's record: the watch, or a pending announcement that it was cancelled. A
-// cancelled watch does not exist for callers.
+// cancelled watch does not exist for callers. In JSON, it is the watch with one more member, so
+// that a watch of an earlier release is a Stored, too.
 type Stored struct {
 	sluice.Watch
 
@@ -31,7 +32,8 @@ type cancelledData struct {
 }
 
 // bury announces that a watch was cancelled (S2-45), unless an earlier attempt has, and then
-// removes its records. In a deleted namespace it announces nothing.
+// removes its records. In a deleted namespace it announces nothing. It is idempotent. The record is
+// removed last, so that after an error the next call does the rest.
 func bury(ctx context.Context, log Log, graves Graves, w *Stored) error {
 	ev, err := announcement(&w.Watch, sluice.TypeWatchCancelled, w.Untold.ID, cancelledData{w.CreatedBy, w.ID, w.Untold.By})
 	if err != nil {

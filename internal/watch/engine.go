@@ -15,7 +15,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine runs the watches that this process owns. It is safe for concurrent use.
+// Engine runs the watches that this process owns. It is safe for concurrent use. A watch runs in a
+// goroutine of its own. It goes through these states:
+//
+//	not wanted ── owned, stored ──► running ── new revision ──► stopping ──► running with the new one
+//	     ▲                             │                            │
+//	     └──────── finish ◄── stopping ┴─ removed, lease lost ──────┘
+//
+// Two revisions of the same watch never run at the same time in one process.
 type Engine struct {
 	ports Deps
 	opts  Options
@@ -30,7 +37,7 @@ type Engine struct {
 	runners map[string]*running
 }
 
-// running is a watch that runs.
+// running is a watch that runs. cancel is set before settle returns.
 type running struct {
 	revision uint64
 	cancel   context.CancelFunc
@@ -38,7 +45,8 @@ type running struct {
 	behind   atomic.Int64 // when the event being evaluated was stored, in Unix ms; 0: the watch has caught up
 }
 
-// Gauges returns a snapshot of each watch that this process runs.
+// Gauges returns a snapshot of each watch that this process runs. It is a snapshot in no particular
+// order, without cancelled watches.
 func (e *Engine) Gauges() []model.WatchGauges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,7 +66,7 @@ func (e *Engine) Gauges() []model.WatchGauges {
 	return all
 }
 
-// New returns an engine that is idle until Run.
+// New returns an engine that is idle until Run. The engine calls ports from many goroutines.
 func New(ports Deps, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
@@ -67,7 +75,8 @@ func New(ports Deps, opts Options) *Engine {
 	}
 }
 
-// Run runs watches until ctx is done, and returns when no action is in flight any more.
+// Run runs watches until ctx is done, and returns when no action is in flight any more. It must be
+// called once. See supervise.Run for the errors.
 func (e *Engine) Run(ctx context.Context) error {
 	return supervise.Run(ctx, e.ports.Owns, supervise.Engine{
 		Watches: []func(context.Context) error{func(ctx context.Context) error { return e.ports.Definitions.Watch(ctx, e.change) }},
@@ -96,13 +105,16 @@ func (e *Engine) serve(ctx context.Context) {
 // Withdraw cancels the actions in flight of every watch for whose pattern or action lost returns
 // true. It returns when none of them can be stored any more, or with the error of ctx. The caller
 // must have updated the gate before; the engine asks it again before it repeats a cancelled action.
+// It is safe for concurrent use with everything else, and idempotent. An action that is cut is
+// repeated, unless the gate or the performer then refuses it.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.under.Cut(func(w *sluice.Watch) bool {
 		return lost(w.Wish(w.Namespace, w.Pattern)) || lost(w.Wish(w.Namespace, sluice.Pattern(w.Action.Path)))
 	}).Wait(ctx)
 }
 
-// change enters a watch's record that the store reports; nil: it is gone.
+// change enters a watch's record that the store reports; nil: it is gone. The engine keeps w, which
+// must not change any more.
 func (e *Engine) change(key string, w *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +154,9 @@ func (e *Engine) changed() <-chan struct{} {
 	return done
 }
 
-// settle starts or stops running a watch. The caller holds the lock.
+// settle starts or stops running a watch. The caller holds the lock. It returns before the watch
+// has begun its work. A watch that stops calls it again by finish, so that a change during the stop
+// is not lost.
 func (e *Engine) settle(key string) {
 	w := e.watches[key]
 	wanted := w != nil && e.launch != nil && e.ports.Owns.Owns(key)
@@ -181,7 +195,9 @@ func (e *Engine) finish(key string, r *running) {
 	e.settle(key)
 }
 
-// look runs a watch until ctx ends.
+// look runs a watch until ctx ends. A watch that cannot be compiled does nothing until its next
+// revision. Any other error restarts it from the stored record, after a pause from again to
+// againMost.
 func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *atomic.Int64) {
 	log := e.opts.Log.With(slog.String("namespace", w.Namespace), slog.String("watch", w.ID))
 	r, err := e.runner(key, w)

@@ -18,7 +18,8 @@ const (
 )
 
 // fire executes the stored firings. It takes their readings from events if they are there,
-// otherwise from the log.
+// otherwise from the log. They are executed one after the other, in order: a firing that is retried
+// delays the later ones.
 func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) error {
 	for len(r.firing) > 0 {
 		f := &r.firing[0]
@@ -49,7 +50,8 @@ func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) erro
 	})
 }
 
-// insist repeats a call until it succeeds, or ctx ends.
+// insist repeats a call until it succeeds, or ctx ends. There is no limit of tries: do decides when
+// an error is final, and returns nil then.
 func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() error) error {
 	for pause := (supervise.Pause{First: again, Most: againMost}); ; {
 		err := do()
@@ -71,7 +73,8 @@ var errNotOurs = sluice.Errorf(sluice.Unavailable, "another replica runs the wat
 // try publishes the event of an action, unless the log has it. It returns the outcome, or "" if the
 // action must not be performed. An error means that the caller retries. It registers the action as
 // in flight before it checks rights. So if a right is lost meanwhile, either the gate knows it, or
-// Withdraw cancels the action.
+// Withdraw cancels the action. A final error of the performer is an outcome. Codes Unavailable, and
+// Internal for mostTries, are not final.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
 	w := r.watch
 	ctx, leave := r.under.Enter(ctx, w)
@@ -123,7 +126,8 @@ func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*
 	return hand, "", err
 }
 
-// event returns the event of a firing for a reading.
+// event returns the event of a firing for a reading. The event has the reading's correlation, or
+// the reading's id if it has none.
 func (r *runner) event(f *Firing, of *sluice.Event) sluice.Event {
 	w := r.watch
 	ev := w.Action.Event(w.Namespace, w.FiringID(f.Seq))
@@ -179,7 +183,8 @@ func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 	return r.announce(ctx, ev, f.Seq, f.tried)
 }
 
-// heldBack returns the announcement of suppressed firings or throttled readings (S2-44, S2-46).
+// heldBack returns the announcement of suppressed firings or throttled readings (S2-44, S2-46). Its
+// id depends only on the first reading that it counts, and on the reason.
 func heldBack(w *sluice.Watch, v Verdict, now time.Time) (Said, error) {
 	said := Said{ID: "throttled-" + w.FiringID(v.Seq), Kind: sluice.TypeWatchThrottled, At: now.UTC(), Seq: v.Seq}
 	var data any = throttledData{Creator: w.CreatedBy, WatchID: w.ID, Dropped: v.Count}
@@ -212,7 +217,7 @@ func (r *runner) tell(ctx context.Context) error {
 
 // announce publishes an announcement, unless an earlier attempt has stored it behind the sequence
 // after. An error means that the caller retries. If publishing is permanently refused, it logs that
-// and returns nil.
+// and returns nil. The next firing waits for it.
 func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t tried) error {
 	err := announce(ctx, r.ports.Log, ev, after, t)
 	if code := sluice.CodeOf(err); code == sluice.Unavailable || code == sluice.Internal && t.tries < mostTries || ctx.Err() != nil {

@@ -32,7 +32,9 @@ var readings = ringbuffer.Of[sluice.Event]{ //nolint:gochecknoglobals // read-on
 // tail reads a namespace's log for watches; it needs no companion.
 type tail = logtail.Tail[sluice.Event, struct{}]
 
-// newHubs returns the log readers of an engine.
+// newHubs returns the log readers of an engine. One reader serves all watches of a namespace that
+// run here, and ends with the last one. A log that was recreated ends the readers, and the watches
+// restart.
 func newHubs(log Log, opts Options) (hubs *logtail.Set[sluice.Event, struct{}]) {
 	hubs = logtail.New(logtail.Deps[sluice.Event, struct{}]{
 		Log: log, Item: func(ev sluice.Event) sluice.Event { return ev }, Beside: func(*tail) struct{} { return struct{}{} },

@@ -20,6 +20,7 @@ import (
 const maxTries = 10 // after concurrent changes
 
 // Store stores watches, by namespace and id. Revision 0 stands for "nothing is stored".
+// Implementations are safe for concurrent use.
 type Store interface {
 	Graves
 
@@ -37,7 +38,7 @@ type Store interface {
 	All(ctx context.Context, namespace string) ([]Stored, error)
 }
 
-// KeeperDeps are a keeper's dependencies.
+// KeeperDeps are a keeper's dependencies. Store, Log and Ledger are required.
 type KeeperDeps struct {
 	Store  Store
 	Log    Log
@@ -65,7 +66,12 @@ func NewKeeper(needs KeeperDeps) *Keeper {
 // Put creates or replaces a watch and returns it, and whether it is new. It leaves an equal watch
 // as it is. Any other watch starts afresh, with events from now on. may returns an error if the
 // caller may not change the existing watch. Codes: InvalidRequest; TooLarge; Forbidden; NotFound if
-// there is no such namespace; QuotaExceeded; Conflict.
+// there is no such namespace; QuotaExceeded; Conflict. Code Unavailable if the ledger cannot be
+// written. may can be called several times; its error is returned as it is. The limit of watches is
+// exact among the calls of this process only.
+//
+// An equal watch makes the call idempotent: it keeps its state, revision and times, and gets no
+// entry in the ledger.
 func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
 	if err := w.Validate(); err != nil {
 		return w, false, err
@@ -126,7 +132,8 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 }
 
 // place returns the watch to replace, with its revision. If there is none, the revision is 0, and
-// place has checked that there is room for another watch.
+// place has checked that there is room for another watch. It first removes the rest of a cancelled
+// watch of that id.
 func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluice.Watch) error) (*sluice.Watch, uint64, error) {
 	old, err := k.stored(ctx, w.Namespace, w.ID)
 	switch {
@@ -187,7 +194,8 @@ func (k *Keeper) intend(ctx context.Context, before *ledger.Intent, by sluice.Pr
 	return k.needs.Ledger.Intend(ctx, before, c)
 }
 
-// Get returns a watch. Code NotFound.
+// Get returns a watch. Code NotFound. The status is that of the last stored record, which is up to
+// Options.Every old.
 func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, error) {
 	w, err := k.stored(ctx, namespace, id)
 	if err == nil && w.Untold != nil {
@@ -204,7 +212,8 @@ func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, e
 	return w.Watch, nil
 }
 
-// List returns the watches of a namespace, in no particular order.
+// List returns the watches of a namespace, in no particular order. Their status is as old as with
+// Get.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, error) {
 	there, err := k.there(ctx, namespace)
 	if err != nil {
@@ -236,6 +245,8 @@ func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, e
 
 // Delete cancels a watch that the caller has read, and announces that (S2-45). Firings that were
 // decided before may still be executed. Code Conflict if the watch was changed meanwhile.
+// w.Revision says which watch. When Delete returns, the watch is cancelled; its announcement may
+// still be missing, and the engine then makes it.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: definition(&w),

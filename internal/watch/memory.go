@@ -22,7 +22,9 @@ type Standing struct {
 }
 
 // memory holds the states of a bounded number of paths. Beyond that, it evicts the path whose last
-// reading is the oldest.
+// reading is the oldest. It is not safe for concurrent use. An evicted path begins anew: its next
+// reading that meets the condition fires again, even within a cooldown, and a duration begins
+// again.
 type memory struct {
 	paths *simplelru.LRU[string, *Standing]
 }
@@ -40,7 +42,8 @@ func newMemory(most int, all []Standing) (memory, error) {
 	return memory{paths}, nil
 }
 
-// keyOf returns a short key of a path: 96 bits of its SHA-256.
+// keyOf returns a short key of a path: 96 bits of its SHA-256. Two paths with the same key would
+// share their state, which is not to be expected.
 func keyOf(path sluice.Path) string {
 	sum := sha256.Sum256([]byte(path))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])

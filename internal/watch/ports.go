@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Definitions reports watches, and removes cancelled ones.
+// Definitions reports watches, and removes cancelled ones. change is called from one goroutine. A
+// key is that of Ownership.
 type Definitions interface {
 	Graves
 
@@ -22,7 +23,7 @@ type Definitions interface {
 	Watch(ctx context.Context, change func(key string, w *Stored)) error
 }
 
-// Graves removes the records of watches.
+// Graves removes the records of watches. Forget succeeds if there is no progress.
 type Graves interface {
 	// Delete removes a watch's record. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, namespace, id string, revision uint64) error
@@ -31,6 +32,7 @@ type Graves interface {
 }
 
 // Records stores the progress of watches, by their keys. Revision 0 stands for "nothing is stored".
+// Implementations are safe for concurrent use.
 type Records interface {
 	// Get returns a record and its revision. Code NotFound.
 	Get(ctx context.Context, key string) (Record, uint64, error)
@@ -39,7 +41,8 @@ type Records interface {
 	Put(ctx context.Context, key string, r Record, revision uint64) (uint64, error)
 }
 
-// Log reads a namespace's events, in order.
+// Log reads a namespace's events, in order. Implementations are safe for concurrent use. The
+// returned events are the caller's.
 type Log interface {
 	// Ends returns the first and the last stored sequence, read from the leader. Code NotFound.
 	Ends(ctx context.Context, namespace string) (first, last uint64, err error)
@@ -59,7 +62,9 @@ type Log interface {
 	Announce(ctx context.Context, ev sluice.Event) error
 }
 
-// Gate decides which events the creators of watches may read, and signals changes.
+// Gate decides which events the creators of watches may read, and signals changes. Implementations
+// are safe for concurrent use. Shows does not block: Undecided means that the rights are unknown
+// for now.
 type Gate interface {
 	Shows(c sluice.Creator, ev *sluice.Event) model.Decision
 	// Applied returns a channel that is closed when the answers may have changed.
@@ -67,12 +72,15 @@ type Gate interface {
 }
 
 // Performer publishes the event of an action with the current rights of its creator. Code
-// Unavailable if the rights are unknown, or the log cannot be reached.
+// Unavailable if the rights are unknown, or the log cannot be reached. An event with a known id is
+// stored once within the dedup window of the log. Any code besides Unavailable and Internal is
+// final.
 type Performer interface {
 	Perform(ctx context.Context, by sluice.Creator, ev sluice.Event) error
 }
 
-// Ownership reports which watches this process runs, by their keys.
+// Ownership reports which watches this process runs, by their keys. Owns is asked before every
+// action, and must be quick.
 type Ownership interface {
 	supervise.Ownership
 	Owns(key string) bool
@@ -88,7 +96,8 @@ type Deps struct {
 	Owns        Ownership
 }
 
-// Options are an engine's optional settings.
+// Options are an engine's optional settings. Zero stands for the default in all numbers. Payer and
+// Lost are called from many goroutines.
 type Options struct {
 	Most   int           // readings per second of each watch; default: DefaultMost
 	Paths  int           // paths whose state each watch keeps; default: DefaultPaths
@@ -109,7 +118,7 @@ type Options struct {
 	AllBytes  int           // maximum of all rings together; default: 64 MiB
 }
 
-// Observer counts the work of watches.
+// Observer counts the work of watches. Implementations are safe for concurrent use and quick.
 type Observer interface {
 	Looked(w *sluice.Watch, readings, throttled uint64) // readings since the last call that were evaluated, and that were throttled
 	Fired(w *sluice.Watch, outcome string)
@@ -160,7 +169,8 @@ type Record struct {
 	Untold []Said   `json:"untold,omitempty"` // announcements that may not have been published yet
 }
 
-// Firing is one time that a watch fires.
+// Firing is one time that a watch fires. It is stored before it is executed, and removed with the
+// next record after that.
 type Firing struct {
 	Seq uint64    `json:"seq"` // of the reading
 	At  time.Time `json:"at"`
@@ -179,7 +189,8 @@ type Said struct {
 	tried
 }
 
-// tried describes previous attempts.
+// tried describes previous attempts. It is not stored: after a restart, every firing and
+// announcement is unsure.
 type tried struct {
 	unsure bool // one of them may have succeeded
 	tries  int  // number of failed attempts

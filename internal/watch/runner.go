@@ -24,7 +24,7 @@ const (
 	mostAtOne = 64                     // decisions before the record is stored, unless the clock adds more
 )
 
-// runner runs a watch.
+// runner runs a watch. It is for one goroutine; only under, behind and the ports are shared.
 type runner struct {
 	ports     Deps
 	opts      Options
@@ -46,7 +46,8 @@ type runner struct {
 	verdicts []Verdict
 }
 
-// run evaluates events until ctx ends or a call fails. It starts from the stored record.
+// run evaluates events until ctx ends or a call fails. It starts from the stored record. It can be
+// called again after an error, and forgets all that was not stored.
 func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	r.rule.Condition = func(ev *sluice.Event) (bool, error) { return r.met(ctx, ev) }
@@ -72,7 +73,8 @@ func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct
 	return err
 }
 
-// load reads the watch's progress.
+// load reads the watch's progress. A record of an earlier revision of the watch is as none: the
+// watch begins at FromSeq.
 func (r *runner) load(ctx context.Context) error {
 	record, revision, err := r.ports.Records.Get(ctx, r.key)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
@@ -95,7 +97,8 @@ func (r *runner) load(ctx context.Context) error {
 	return err
 }
 
-// fit moves the place into the range of the log, if it is before or behind it.
+// fit moves the place into the range of the log, if it is before or behind it. Events between the
+// two were never seen: they count as missed, all of them.
 func (r *runner) fit(ctx context.Context) error {
 	first, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
 	if err != nil {
@@ -185,7 +188,9 @@ func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64
 	return r.enter(ctx, events, upTo)
 }
 
-// enter evaluates events, and executes the decisions. There are no other events up to upTo.
+// enter evaluates events, and executes the decisions. There are no other events up to upTo. After
+// an error, the events before it may be decided and stored. The caller must begin again from the
+// stored record.
 func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) error {
 	byID := map[uint64]*sluice.Event{}
 	for i := range events {
@@ -219,7 +224,8 @@ func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) 
 }
 
 // pass advances the time of the watch. It is called when all events that have arrived were
-// evaluated.
+// evaluated. A clock of this process that is ahead of the log's by more than grace ends durations
+// too early, by the rest of the difference.
 func (r *runner) pass(ctx context.Context) error {
 	at := time.Now().Add(-grace)
 	if r.state.Ripe(&r.rule, at) {
@@ -278,7 +284,7 @@ func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool
 	return chooses.Match(ev)
 }
 
-// shows asks the gate, and waits until it can decide.
+// shows asks the gate, and waits until it can decide. It returns an error only if ctx ends.
 func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	for {
 		_, changed := r.ports.Gate.Applied()
@@ -294,7 +300,7 @@ func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	}
 }
 
-// act stores the decisions, and then executes them.
+// act stores the decisions, and then executes them. It also adds the reports that are due.
 func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error {
 	now := time.Now()
 	r.verdicts = r.state.Tell(now, r.verdicts)
@@ -336,7 +342,8 @@ func (r *runner) keep(ctx context.Context) error {
 	return r.put(ctx)
 }
 
-// put stores the watch's progress and its due work. Code Conflict after a concurrent change.
+// put stores the watch's progress and its due work. Code Conflict after a concurrent change. After
+// any error, it is unknown which record is stored, and r must be loaded again.
 func (r *runner) put(ctx context.Context) error {
 	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing, Untold: r.untold}
 	revision, err := r.ports.Records.Put(ctx, r.key, record, r.revision)
@@ -347,7 +354,8 @@ func (r *runner) put(ctx context.Context) error {
 	return nil
 }
 
-// rest stores the watch's progress when it stops.
+// rest stores the watch's progress when it stops. It stores nothing if decisions are not executed
+// yet: the next owner makes them again.
 func (r *runner) rest(ctx context.Context) {
 	if r.state == nil || len(r.verdicts) > 0 {
 		return

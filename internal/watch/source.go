@@ -11,7 +11,7 @@ import (
 const batch = 128
 
 // source is a position in a log that moves forward. It reads pages of the log until the ring covers
-// the position, and then the ring.
+// the position, and then the ring. It is for one goroutine.
 type source struct {
 	log       Log
 	ring      *ringbuffer.Ring[sluice.Event]
@@ -24,7 +24,8 @@ type source struct {
 // next returns the next events, each once and in order, or a channel that is closed when there are
 // some. If it returns neither, call it again. Events on paths that do not match the pattern may be
 // among them. Code WindowExceeded if the next events are no longer stored. After any other error,
-// the caller needs a new source.
+// the caller needs a new source. The events are valid until the next call, which uses the same
+// memory.
 func (s *source) next(ctx context.Context) (events []sluice.Event, more <-chan struct{}, err error) {
 	t, err := s.ring.Take(s.place, s.scratch[:0])
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rule holds the parameters of a watch's decisions.
+// Rule holds the parameters of a watch's decisions. Condition does not keep the event.
 type Rule struct {
 	Level     bool          // fire on each reading that meets the condition; false: when the condition begins to hold
 	Cooldown  time.Duration // minimum time between firings of a path; 0: none
@@ -40,7 +40,8 @@ const (
 	Damaged   Reason = "unreadable"       // readings may be lost because the files of the log are damaged
 )
 
-// Verdict is a decision to execute or announce.
+// Verdict is a decision to execute or announce. Reason is set for Missed only, Count for all but
+// Fires.
 type Verdict struct {
 	Kind   Kind
 	Seq    uint64
@@ -77,7 +78,8 @@ type Totals struct {
 	Outcome   string    `json:"outcome,omitempty"`
 }
 
-// Kept is the stored part of a state.
+// Kept is the stored part of a state. It is stored as JSON; its names are short because a record
+// has many of them.
 type Kept struct {
 	Place     uint64           `json:"place"` // everything up to here was evaluated
 	Paths     []Standing       `json:"paths,omitempty"`
@@ -88,7 +90,8 @@ type Kept struct {
 	Gaps      []sluice.Gap     `json:"gaps,omitempty"` // lost ranges of the log that were counted as missed
 }
 
-// State is the state of a watch. It is not safe for concurrent use.
+// State is the state of a watch. It is not safe for concurrent use. The same events, rule and times
+// give the same verdicts: a state makes no use of the clock.
 type State struct {
 	kept   Kept // without its paths
 	memory memory
@@ -101,7 +104,8 @@ const (
 	always = int64(-1) << 62
 )
 
-// NewState returns the state that was stored, with room for this many paths.
+// NewState returns the state that was stored, with room for this many paths. If more paths are
+// stored than there is room for, those last used remain.
 func NewState(kept Kept, paths int) (*State, error) {
 	m, err := newMemory(paths, kept.Paths)
 	if err != nil {
@@ -136,7 +140,8 @@ func (s *State) Lost(from, to uint64, now time.Time) {
 }
 
 // Gap counts the events of a range as missed, because damage may have lost readings among them. It
-// returns false if the range was counted before.
+// returns false if the range was counted before. A range within a counted one counts as counted;
+// one that only overlaps counts in full.
 func (s *State) Gap(g sluice.Gap, now time.Time) bool {
 	if slices.ContainsFunc(s.kept.Gaps, func(known sluice.Gap) bool { return known.From <= g.From && g.To <= known.To }) {
 		return false
@@ -147,7 +152,7 @@ func (s *State) Gap(g sluice.Gap, now time.Time) bool {
 }
 
 // Rewind moves the place back to the end of the log: later events are gone, and new ones will get
-// their sequences.
+// their sequences. The states of the paths remain.
 func (s *State) Rewind(last uint64) { s.kept.Place = min(s.kept.Place, last) }
 
 // Fired records the outcome of a verdict to fire that was executed.
@@ -163,7 +168,8 @@ func (s *State) Totals() Totals { return s.kept.Totals }
 func (s *State) Missed(v Verdict, why Reason) { s.miss(why, v.Seq, v.At, 1) }
 
 // Step evaluates a reading: an event behind the place on a path of the watch, which its creator may
-// read. It appends its verdicts to into.
+// read. It appends its verdicts to into. An error of the condition is counted and is no error here.
+// The verdict of a path that had been armed comes before that of the event.
 func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	into = s.lapse(r, ev.Stored, into)
 	s.kept.Place = ev.Seq
@@ -196,7 +202,8 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	return into
 }
 
-// admit reports whether the rate limit permits evaluating the reading, and counts it.
+// admit reports whether the rate limit permits evaluating the reading, and counts it. The second is
+// one of the times at which the events were stored.
 func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	w := &s.kept.Window
 	if age := ev.Stored.Sub(w.Since); age >= second || age < 0 {
@@ -234,7 +241,9 @@ func (s *State) fire(r *Rule, p *Standing, v Verdict, into []Verdict) []Verdict 
 	return append(into, v)
 }
 
-// lapse fires the armed paths for which the condition has held long enough at a time.
+// lapse fires the armed paths for which the condition has held long enough at a time. They fire in
+// the order in which their conditions began to hold. The cost is in proportion to the number of
+// paths, but only once a path is due.
 func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	now := at.UnixMilli()
 	if now < s.due {
@@ -288,7 +297,7 @@ func (s *State) Ripe(r *Rule, now time.Time) bool {
 }
 
 // Tell appends the reports that are due: of throttled readings, and of missed ones by reason. The
-// first of each is due at once, the next ones at most once a second.
+// first of each is due at once, the next ones at most once a second. A report begins a new count.
 func (s *State) Tell(now time.Time, into []Verdict) []Verdict {
 	if t := s.kept.Throttled; t.ripe(now) {
 		into = append(into, Verdict{Kind: Throttled, Seq: t.Seq, At: t.At, Count: t.Count})

@@ -18,7 +18,9 @@ const (
 // Try returns what a watch would have done with the events behind the sequence since; 0: with the
 // last 10,000 of the log. It starts from an empty state, and stops at a time limit. shows reports
 // whether an event may be read. Codes: InvalidRequest; NotFound if there is no such namespace;
-// WindowExceeded if the next events are no longer stored.
+// WindowExceeded if the next events are no longer stored. It stores, publishes and charges nothing.
+// Between pages it looks at the time, so that it can take somewhat longer. Unlike a watch, it
+// evaluates the expression in this goroutine, without the pool.
 func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error) {
 	t, err := k.trial(&w, shows)
 	if err != nil {
@@ -53,7 +55,8 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	return t.end(last), nil
 }
 
-// trial is the run of one Try.
+// trial is the run of one Try. begun grows with the readings, of which there are at most
+// trialEvents.
 type trial struct {
 	watch   *sluice.Watch
 	chooses *filter.Matcher
