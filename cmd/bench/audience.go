@@ -34,7 +34,7 @@ type audience struct {
 	Expect  int    `json:"expect"` // events for each; 0: any number
 }
 
-// heard is the result of an audience.
+// heard is the result of an audience. Error is "" if all went well.
 type heard struct {
 	Events   int           `json:"events"`
 	Lagged   int           `json:"lagged"` // lagged messages received
@@ -66,7 +66,8 @@ func (a audience) opening() (request, begun, begins string) {
 }
 
 // runAudience opens the feeds, reports that, reads until all expected events have arrived, or its
-// standard input ends, and prints the result.
+// standard input ends, and prints the result. A failure after the feeds are open is in the result,
+// which it prints in any case. It returns when ctx or its standard input has ended.
 func runAudience(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) error {
 	var a audience
 	if err := json.Unmarshal([]byte(spec), &a); err != nil {

@@ -22,7 +22,8 @@ import (
 // size is that of an event's data, in bytes, in all rows but speed, which has its own.
 const size = 260
 
-// bed is a running system, with its load and its monitoring.
+// bed is a running system, with its load and its monitoring. Close it after use; that ends the
+// process, too. It is safe for concurrent use.
 type bed struct {
 	proc  *process
 	api   *client.Client // nil: of the bare loop
@@ -47,7 +48,8 @@ func (e env) makeSyncing(ctx context.Context, syncing string) (*bed, error) {
 	return e.makeIn(ctx, dir, syncing)
 }
 
-// makeIn is makeSyncing in this directory, with the data that is there.
+// makeIn is makeSyncing in this directory, with the data that is there. Nothing is left running
+// after an error.
 func (e env) makeIn(ctx context.Context, dir, syncing string) (*bed, error) {
 	proc, api, err := serve(ctx, e.binary, dir, settings, "--sync", syncing)
 	if err != nil {
@@ -93,7 +95,8 @@ const settings = "nats: {listen: '127.0.0.1:0', users: [{name: bench, password: 
 
 const limits = "limits: {subscriptions_per_namespace: 1000000}\n"
 
-// serve starts Sluice with these settings, for development, which lets it send to loopback.
+// serve starts Sluice with these settings, for development, which lets it send to loopback. It
+// returns when the server is ready. The data directory has its settings, in bench.yaml.
 func serve(ctx context.Context, binary, dir, settings string, args ...string) (*process, *client.Client, error) {
 	file := filepath.Join(dir, "bench.yaml")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(file, []byte(settings), 0o600)); err != nil {
@@ -141,7 +144,8 @@ func (b *bed) publish(ctx context.Context, f flow, number int) error {
 	return err
 }
 
-// pace publishes n events at a rate. It catches up at once after a delay.
+// pace publishes n events at a rate. It catches up at once after a delay. It publishes one event
+// after the other, and stops at the first error.
 func (b *bed) pace(ctx context.Context, f flow, n, perSecond int) error {
 	begun, wait := time.Now(), time.NewTimer(0)
 	defer wait.Stop()
@@ -159,7 +163,7 @@ func (b *bed) pace(ctx context.Context, f flow, n, perSecond int) error {
 	return nil
 }
 
-// burst publishes n events as fast as eight publishers can.
+// burst publishes n events as fast as eight publishers can. The events of a path are not in order.
 func (b *bed) burst(ctx context.Context, f flow, n int) error {
 	const publishers = 8
 	return together(publishers, func(p int) error {
@@ -172,7 +176,8 @@ func (b *bed) burst(ctx context.Context, f flow, n int) error {
 	})
 }
 
-// together makes n concurrent calls of f, with 0 to n-1, and returns their errors.
+// together makes n concurrent calls of f, with 0 to n-1, and returns their errors. It returns when
+// all have returned.
 func together(n int, f func(int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -194,7 +199,8 @@ func (r reading) most(other reading) reading {
 	return reading{max(r.rss, other.rss), max(r.pending, other.pending), max(r.records, other.records)}
 }
 
-// watcher polls a system's state.
+// watcher polls a system's state. take can be called at any time. stop ends it, waits for it, and
+// returns its error; it can be called again.
 type watcher struct {
 	bed  *bed
 	id   string
@@ -205,7 +211,7 @@ type watcher struct {
 }
 
 // watch starts a watcher. With records it counts the parked lanes every second, which is work for
-// the measured system.
+// the measured system. An error ends the watcher; only stop reports it.
 func (b *bed) watch(ctx context.Context, id string, records func(context.Context, string) (int, error)) *watcher {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{bed: b, id: id}
@@ -273,7 +279,8 @@ func (b *bed) records(ctx context.Context, id string) (n int, err error) {
 	return n, nil
 }
 
-// rests waits until everything is recorded and no lane is parked, or for long enough.
+// rests waits until everything is recorded and no lane is parked, or for long enough. A time-out is
+// no error.
 func (b *bed) rests(ctx context.Context, id string) error {
 	until := time.Now().Add(patience)
 	return poll(ctx, func() (bool, error) {
@@ -282,7 +289,8 @@ func (b *bed) rests(ctx context.Context, id string) error {
 	})
 }
 
-// attempts returns the subscription's attempt log, in order.
+// attempts returns the subscription's attempt log, in order. It returns those that were stored when
+// it began.
 func (b *bed) attempts(ctx context.Context, id string) (all []sluice.Attempt, err error) {
 	consumer, err := b.js.OrderedConsumer(ctx, streams.Names{}.Attempts(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{streams.Names{}.AttemptsSubject(namespace, id)},

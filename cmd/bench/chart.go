@@ -27,7 +27,8 @@ path { stroke: #e6edf3 }
 `
 )
 
-// chart draws a column as an SVG: a bar for each row's median, with its spread.
+// chart draws a column as an SVG: a bar for each row's median, with its spread. Rows without a
+// value are left out. The plot's column must exist.
 func (r result) chart() string {
 	column := slices.IndexFunc(r.Columns, func(c figure) bool { return c.Name == r.Plot })
 	isBase, most := map[string]bool{}, 0.0

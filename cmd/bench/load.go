@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// load publishes to a system and waits for the arrivals at the receiver.
+// load publishes to a system and waits for the arrivals at the receiver. It is for one goroutine;
+// its phases come one after the other.
 type load struct {
 	plan
 
@@ -27,6 +28,7 @@ type load struct {
 	phase    int
 }
 
+// Each publisher has a connection of its own. Close it after use.
 func (p plan) connect(ctx context.Context, url string, hook *receiver) (*load, error) {
 	l := &load{plan: p, hook: hook}
 	for i := range p.paths {
@@ -56,7 +58,8 @@ func (l *load) close() {
 }
 
 // flood publishes n events at the full speed of all publishers, each one event after the other, and
-// returns when all have arrived and are settled.
+// returns when all have arrived and are settled. Errors are returned once all publishers have
+// ended.
 func (l *load) flood(ctx context.Context, n int) (*arrivals, error) {
 	got := l.begin(n)
 	var next atomic.Int64
@@ -113,7 +116,8 @@ func (l *load) publish(ctx context.Context, js jetstream.JetStream, number int) 
 	return err
 }
 
-// body returns an event's data of the given size.
+// body returns an event's data of the given size. A size that is too small for the mark is
+// exceeded.
 func body(phase, number int, sent time.Time, size int) []byte {
 	head := fmt.Sprintf(`{"mark":"%d %d %d","pad":"`, phase, number, sent.UnixNano())
 	return []byte(head + strings.Repeat("x", max(0, size-len(head)-2)) + `"}`)

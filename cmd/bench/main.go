@@ -1,14 +1,27 @@
 // Command bench compares Sluice's speed with a bare loop that consumes a durable consumer of
 // JetStream and POSTs, without signatures, order, retries or a log, in the same run, on the same
-// machine, under the same load, in turn. It measures Sluice in trouble: beside a slow endpoint, with
-// deliveries to retry, through an outage, with parked lanes, each beside the same without that
+// machine, under the same load, in turn. It measures Sluice in trouble: beside a slow endpoint,
+// with deliveries to retry, through an outage, with parked lanes, each beside the same without that
 // trouble. It measures Durable Streams and wakes beside JetStream's own and bare POSTs; and the
-// resource use of feeds, and their cost for publishers. It prints the results without a judgement, stores
-// them as JSON, and writes docs/performance.md from that.
+// resource use of feeds, and their cost for publishers. It prints the results without a judgement,
+// stores them as JSON, and writes docs/performance.md from that.
 //
-// The systems are processes of their own, to separate their resource use from the load's; publishers
-// and receivers are in this one. Everything is on loopback and in a temporary directory, and removed
-// afterwards.
+// The systems are processes of their own, to separate their resource use from the load's;
+// publishers and receivers are in this one. Everything is on loopback and in a temporary directory,
+// and removed afterwards.
+//
+// A row is measured like this, with the bench on both sides of the measured system:
+//
+//	publishers ──► system (a process) ──► receiver
+//	 load, flow         │                  receiver, witness, bell
+//	                    └─► CPU and memory: usage, watcher
+//
+// Its rounds become a part of the page:
+//
+//	rounds ──► table ──► result ──► report: <row>.json ──► page: performance.md, plots, results.ndjson
+//
+// An event carries the mark "<phase> <number> <Unix ns>" in its data, so that a receiver can tell
+// repetitions, and the time since its publish, without any state of the publishers.
 package main
 
 import (
@@ -33,8 +46,9 @@ func main() {
 	}
 }
 
-// run runs the measurements in the arguments; in a child process it is the bare loop,
-// readers of feeds, or a NATS server.
+// run runs the measurements in the arguments; in a child process it is the bare loop, readers of
+// feeds, or a NATS server. A child process does nothing but that part. An error ends the bench, and
+// the results of the rows before it remain.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if spec := os.Getenv(loopEnv); spec != "" {
 		return runLoop(ctx, spec)

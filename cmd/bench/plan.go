@@ -47,7 +47,7 @@ type system struct {
 	start      func(ctx context.Context, dir, sync, hook string, window int) (*process, error)
 }
 
-// sample is the result of one round of one system.
+// sample is the result of one round of one system. The usage is that of the process alone.
 type sample struct {
 	rate      float64       // deliveries a second of a flood, from the first publish to the last arrival
 	p50, p99  time.Duration // from publish to arrival, of the paced events
@@ -117,7 +117,9 @@ func sampleColumns() []column[sample] {
 	}
 }
 
-// round measures a system once, from its start to its end.
+// round measures a system once, from its start to its end. It takes at most limit. The process has
+// ended and all connections are closed when it returns. An error of the process's end counts only
+// if there was none before.
 func (p plan) round(ctx context.Context, e env, s system) (got sample, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()
@@ -174,7 +176,8 @@ func (p plan) sample(ctx context.Context, proc *process, load *load) (sample, er
 	}, nil
 }
 
-// median sorts the values and returns the middle one; of an even number, the mean of both.
+// median sorts the values and returns the middle one; of an even number, the mean of both. It needs
+// at least one value.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	middle := len(values) / 2

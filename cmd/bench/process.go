@@ -23,7 +23,8 @@ const (
 	stopLimit = time.Minute // for a process to end by itself
 )
 
-// process is a running system.
+// process is a running system. It ends with its ctx, by SIGTERM, and after stopLimit by SIGKILL.
+// stop must be called nevertheless.
 type process struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -92,7 +93,8 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environ returns the environment without settings for Sluice.
+// environ returns the environment without settings for Sluice. Settings for Sluice in the
+// environment of the bench would change the measured system.
 func environ() []string {
 	var kept []string
 	for _, v := range os.Environ() {
@@ -123,7 +125,8 @@ func writeAddresses(dir string, at addresses) error {
 	return os.Rename(file+".new", file)
 }
 
-// launch starts a process and returns when it is ready.
+// launch starts a process and returns when it is ready. A process is ready when it has written its
+// addresses into dir. After an error, none runs.
 func launch(ctx context.Context, cmd *exec.Cmd, dir string) (*process, addresses, error) {
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	cmd.Stderr = &p.stderr
@@ -164,6 +167,7 @@ func launch(ctx context.Context, cmd *exec.Cmd, dir string) (*process, addresses
 }
 
 // stop ends the process and waits for it. Returns an error with its output if it did not end well.
+// It can be called again, and after the process has ended.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -178,7 +182,8 @@ func (p *process) stop() error {
 	return nil
 }
 
-// poll calls done until it returns true or an error, or ctx ends.
+// poll calls done until it returns true or an error, or ctx ends. It calls done at least once, and
+// every 5 ms.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

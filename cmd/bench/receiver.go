@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// receiver is the endpoint of both systems. It answers 200 and notes the time of each event.
+// receiver is the endpoint of both systems. It answers 200 and notes the time of each event. It is
+// safe for concurrent use, except for expect, which no arrival of the new phase must precede.
 type receiver struct {
 	url    string
 	server *http.Server
@@ -23,7 +24,8 @@ type receiver struct {
 	repeated atomic.Int64
 }
 
-// arrivals is the arrivals of one phase.
+// arrivals is the arrivals of one phase. Read last and took only after all is closed, or no more
+// arrive.
 type arrivals struct {
 	phase string
 	begun time.Time
@@ -56,7 +58,7 @@ func (r *receiver) close() {
 	<-r.ended
 }
 
-// expect begins a phase.
+// expect begins a phase. Requests of earlier phases count as repetitions from then on.
 func (r *receiver) expect(phase, n int) *arrivals {
 	a := &arrivals{phase: strconv.Itoa(phase), begun: time.Now(), took: make([]atomic.Int64, n), all: make(chan struct{})}
 	r.now.Store(a)

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// report is the results of one run of a kind of rows, as it is stored.
+// report is the results of one run of a kind of rows, as it is stored. In a file it is one line of
+// JSON; files can be joined to one of many lines.
 type report struct {
 	Row     string    `json:"row"` // name of the kind
 	Machine machine   `json:"machine"`
@@ -80,8 +81,9 @@ func (r report) save(dir string) error {
 	return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, r.Row+".json"), append(text, '\n'), 0o600))
 }
 
-// loadReports reads reports from files, each of which has one or several. They are of one machine, and the
-// order is that of the rows of a run.
+// loadReports reads reports from files, each of which has one or several. They are of one machine,
+// and the order is that of the rows of a run. An error if there are none, or if they are of
+// different machines.
 func loadReports(files []string) (all []report, err error) {
 	for _, name := range files {
 		file, err := os.Open(name) //nolint:gosec // an argument
@@ -111,7 +113,8 @@ func loadReports(files []string) (all []report, err error) {
 	return all, nil
 }
 
-// merged returns the results of several runs of one kind of rows: their rounds together.
+// merged returns the results of several runs of one kind of rows: their rounds together. All must
+// have been measured in the same way (see likewise). runs has at least one, and does not change.
 func merged(runs []report) ([]result, error) {
 	var all []result
 	text, err := json.Marshal(runs[0].Results)
@@ -157,7 +160,7 @@ The load is the machine's average over a minute, the measurement included.
 `
 
 // page returns the files of the page of performance, by their names: the page, its plots, and the
-// reports that it shows.
+// reports that it shows. It does no I/O. The same reports give the same files.
 func page(all []report) (map[string]string, error) {
 	var text, stored strings.Builder
 	fmt.Fprintf(&text, pageHead, all[0].Machine)
@@ -203,7 +206,8 @@ func (r result) markdown(w *strings.Builder, row, note string) {
 	}
 }
 
-// writePage writes the files of the page into a directory.
+// writePage writes the files of the page into a directory. It replaces the directory of plots.
+// After an error, files of both pages may be there.
 func writePage(dir string, files []string) error {
 	all, err := loadReports(files)
 	if err != nil {

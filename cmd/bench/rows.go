@@ -29,7 +29,8 @@ type env struct {
 	progress func(format string, args ...any)
 }
 
-// plans is the extent of all kinds of measurements.
+// plans is the extent of all kinds of measurements. A change of them can make the results
+// incomparable with the stored ones (see merged).
 type plans struct {
 	speed    plan
 	slow     slowPlan
@@ -87,7 +88,7 @@ func complete() plans {
 	return p
 }
 
-// quick takes one short round of everything.
+// quick takes one short round of everything. Its results say nothing about speed.
 func quick() plans {
 	p := complete()
 	p.speed = smoke()
@@ -153,7 +154,8 @@ func (p plans) names() (names []string) {
 	return names
 }
 
-// run measures the named kinds, separated by commas; all if there are none.
+// run measures the named kinds, separated by commas; all if there are none. It stops at the first
+// error. The reports of the kinds before it are stored then.
 func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error {
 	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 	for _, name := range wanted {
@@ -173,7 +175,8 @@ func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error 
 	return nil
 }
 
-// run measures the kind's tables, prints them and stores the report.
+// run measures the kind's tables, prints them and stores the report. Nothing is stored unless all
+// its tables were measured.
 func (k kind) run(ctx context.Context, e env, w io.Writer) error {
 	r := e.begin(k.name)
 	for _, t := range k.tables(e) {

@@ -15,6 +15,8 @@ import (
 )
 
 // table describes a kind of measurement: its rows, which are measured in turn, and their figures.
+// Each round measures all subjects in order, so that a change of the machine's load affects a row
+// and its base alike.
 type table[R any] struct {
 	name, title string
 	about       string // the measurement, in plain sentences
@@ -31,13 +33,15 @@ type head struct {
 	Aim  string `json:"aim,omitempty"`
 }
 
-// subject is measured as a whole, and has one row or several.
+// subject is measured as a whole, and has one row or several. run returns a sample for each row, in
+// their order.
 type subject[R any] struct {
 	rows []head
 	run  func(ctx context.Context, e env) ([]R, error)
 }
 
-// clean measures with data of its own, and removes that.
+// clean measures with data of its own, and removes that. An error of the removal is an error of the
+// measurement.
 func (s subject[R]) clean(ctx context.Context, e env) ([]R, error) {
 	dir, err := os.MkdirTemp(e.dir, "")
 	if err != nil {
@@ -86,7 +90,8 @@ func inMiB[R any](name string, of func(R) int64) column[R] {
 	return compared(name+" MiB", func(r R) float64 { return float64(of(r)) / (1 << 20) })
 }
 
-// measure returns the samples of each row, one for each round.
+// measure returns the samples of each row, one for each round. The first error ends it, without
+// results.
 func (t table[R]) measure(ctx context.Context, e env) (samples [][]R, err error) {
 	for round := range t.rounds {
 		at := 0
@@ -153,7 +158,8 @@ type section interface {
 	run(ctx context.Context, e env) (result, error)
 }
 
-// result is a measured table.
+// result is a measured table. All rows have the same number of rounds, and all rounds a value for
+// each column.
 type result struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"`
@@ -170,7 +176,8 @@ type series struct {
 	Rounds [][]float64 `json:"rounds"`
 }
 
-// values returns a column of a row, or the ratios of that to another row's, round by round.
+// values returns a column of a row, or the ratios of that to another row's, round by round. A round
+// in which the base is 0 has no ratio.
 func (s series) values(column int, base *series) (all []float64) {
 	for i, round := range s.Rounds {
 		switch {

@@ -30,7 +30,7 @@ type mark struct {
 }
 
 // answer returns a witness's answer to a request: before is the number of earlier ones for the
-// event.
+// event. It is called by many goroutines at once.
 type answer func(m mark, before int) (status int, wait time.Duration)
 
 // witness is an endpoint that remembers every request. It can be closed and opened again at
@@ -49,7 +49,7 @@ type witness struct {
 }
 
 // station opens a witness. Its port is below those of outgoing connections, so that it is still
-// free when the witness opens again.
+// free when the witness opens again. It tries one port after another, from a random one on.
 func station(ctx context.Context, a answer) (*witness, error) {
 	const first, last = 20_000, 30_000
 	w := &witness{answer: a, tries: map[[2]int]int{}, taken: map[int]int{}}

@@ -14,7 +14,8 @@ import (
 // types and ids of events, descriptions and the messages of servers, and a terminal interprets some
 // characters as commands.
 
-// Clean is text that was cleaned. Say and Complain print it unchanged.
+// Clean is text that was cleaned. Say and Complain print it unchanged. Convert only text that
+// Harmless or HarmlessLines returned.
 type Clean string
 
 // obeyed reports whether a terminal interprets the rune as a command or reorders text because of
@@ -22,7 +23,8 @@ type Clean string
 func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // Harmless returns text as one line without control characters. White space becomes a space; other
-// control characters and invalid UTF-8 become question marks.
+// control characters and invalid UTF-8 become question marks. It is idempotent, and keeps the
+// number of characters.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -82,6 +84,7 @@ func EncodeJSON(value any, indent string) ([]byte, error) {
 }
 
 // EscapedJSON returns JSON with escapes for control characters. It keeps line feeds between tokens.
+// Invalid UTF-8 becomes the replacement character.
 func EscapedJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

@@ -4,7 +4,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// Collect reads the pages of a list until it has limit elements; 0 reads all.
+// Collect reads the pages of a list until it has limit elements; 0 reads all. The requested pages
+// have at most 1000 elements. After an error, it returns none of them. Never nil without an error.
 func Collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
 	const part = 1000
 	if limit < 0 {

@@ -10,7 +10,8 @@ import (
 type Painter struct{ On bool }
 
 // Painter returns the painter for --color: with "auto", it colours if the output is a terminal,
-// NO_COLOR is not set (no-color.org) and the terminal is not a dumb one.
+// NO_COLOR is not set (no-color.org) and the terminal is not a dumb one. watched says whether the
+// output is a terminal.
 func (s *Session) Painter(when string, watched bool) Painter {
 	plain := slices.ContainsFunc(s.Environ, func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
@@ -37,7 +38,7 @@ func (p Painter) Paint(code, text string) Clean {
 }
 
 // Named paints a name in a colour that depends only on the name. Red and yellow are reserved for
-// failures.
+// failures. Two names can have the same colour.
 func (p Painter) Named(name string) Clean {
 	codes := [...]string{"32", "34", "35", "36", "92", "94", "95", "96", "1;32", "1;34", "1;35", "1;36"}
 	hash := fnv.New32a()

@@ -18,7 +18,8 @@ type Confirmation struct {
 }
 
 // Confirm returns nil with --yes, or if the answer to the question is yes. The question, which
-// lists the losses, is built only if it is asked. Without a terminal it returns a usage error.
+// lists the losses, is built only if it is asked. Without a terminal it returns a usage error. It
+// reads a line from stdin, and may read beyond it.
 func (a Confirmation) Confirm(s *Session, question func() (string, error)) error {
 	if a.Yes {
 		return nil

@@ -18,6 +18,7 @@ import (
 )
 
 // Client returns a client of the server that the flags, the environment or the data directory name.
+// A usage error if the address is invalid. It sends no request.
 func (s *Session) Client() (*client.Client, error) {
 	base, err := s.Address()
 	if err != nil {
@@ -30,7 +31,8 @@ func (s *Session) Client() (*client.Client, error) {
 	return s.ClientOf(base, token)
 }
 
-// ClientOf returns a client of a server that trusts the authorities in the flags.
+// ClientOf returns a client of a server that trusts the authorities in the flags. A change in
+// flight survives an interrupt for a while (see patient).
 func (s *Session) ClientOf(base, token string) (*client.Client, error) {
 	c := client.New(base, token)
 	if files := (client.TLS{CA: s.CA, Cert: s.Cert, Key: s.Key}); files != (client.TLS{}) {
@@ -43,6 +45,8 @@ func (s *Session) ClientOf(base, token string) (*client.Client, error) {
 }
 
 // Address returns the URL of the server that the flags, the environment or the data directory name.
+// The order is: the flag or the environment, then the file of the server that runs on the data
+// directory.
 func (s *Session) Address() (string, error) {
 	if s.Server != "" {
 		return s.Server, CheckServer(s.Server)
@@ -68,7 +72,8 @@ func CheckServer(text string) error {
 }
 
 // BearerToken returns the token to send. The root token in a data directory is only for the server
-// of that directory, never for one that a flag names.
+// of that directory, never for one that a flag names. It is empty for a server that a flag names
+// without a token.
 func (s *Session) BearerToken() (string, error) {
 	if s.Token != "" || s.Server != "" {
 		return s.Token, nil

@@ -42,7 +42,9 @@ func (c Context) BearerToken() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Contexts is the directory of the user's contexts, readable by the user only.
+// Contexts is the directory of the user's contexts, readable by the user only. Each is a file of
+// its name with the suffix .json, beside the file current. Two commands that write at the same time
+// both succeed, and the last one wins.
 type Contexts struct{ dir string }
 
 // Contexts returns the contexts of the user. It returns an error if the environment names no
@@ -53,7 +55,8 @@ func (s *Session) Contexts() (Contexts, error) {
 }
 
 // ListenSecret returns the secret with which the command listen signs. It generates one secret for
-// the user of this machine, or a new one at each call if there is no directory to keep it in.
+// the user of this machine, or a new one at each call if there is no directory to keep it in. Two
+// commands that generate it at the same time can return different ones, of which one remains.
 func (s *Session) ListenSecret() (string, error) {
 	dir, noDir := s.configDir()
 	file := filepath.Join(dir, "listen.secret")
@@ -92,7 +95,8 @@ func (s *Session) configDir() (string, error) {
 	return filepath.Join(parent, "sluice"), nil
 }
 
-// Getenv returns a variable of the environment; "" if it is not set.
+// Getenv returns a variable of the environment; "" if it is not set. Of several entries, the last
+// one counts.
 func (s *Session) Getenv(name string) string {
 	value := ""
 	for _, one := range s.Environ {
@@ -129,7 +133,8 @@ func (c Contexts) Names() ([]string, error) {
 	return names, nil
 }
 
-// Get returns a context; code NotFound if there is none of this name.
+// Get returns a context; code NotFound if there is none of this name. A usage error for an invalid
+// name.
 func (c Contexts) Get(name string) (Context, error) {
 	var found Context
 	if err := CheckContextName(name); err != nil {
@@ -148,7 +153,8 @@ func (c Contexts) Get(name string) (Context, error) {
 	return found, nil
 }
 
-// Put writes a context.
+// Put writes a context. The caller has checked the name (CheckContextName). An existing one is
+// replaced.
 func (c Contexts) Put(name string, value Context) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -184,7 +190,8 @@ func (c Contexts) Current() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Use makes a context the one in use. An empty name means none.
+// Use makes a context the one in use. An empty name means none. It does not check that the context
+// exists.
 func (c Contexts) Use(name string) error {
 	if name == "" {
 		err := os.Remove(filepath.Join(c.dir, currentFile))
@@ -196,7 +203,8 @@ func (c Contexts) Use(name string) error {
 	return c.write(currentFile, []byte(name+"\n"))
 }
 
-// write replaces a file atomically. Only the user can read it.
+// write replaces a file atomically. Only the user can read it. Its temporary file is in the same
+// directory, and is removed after an error.
 func (c Contexts) write(name string, text []byte) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return fmt.Errorf("create the directory of the configuration: %w", err)

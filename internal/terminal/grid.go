@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// grid aligns cells in columns. Colours do not count as width.
+// grid aligns cells in columns. Colours do not count as width. A character counts as one column,
+// also a wide one.
 type grid struct {
 	rows    [][]string
 	colours [][]string
@@ -99,7 +100,7 @@ func sinceOrUntil(cell string, now time.Time) string {
 	return about(ago) + " ago"
 }
 
-// about returns a duration in its largest unit.
+// about returns a duration in its largest unit. It is rounded down.
 func about(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

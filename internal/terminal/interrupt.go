@@ -19,6 +19,7 @@ const Grace = 5 * time.Second
 // UntilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, with a cause
 // that names the signal, and the function that ends it. A second SIGINT ends the process at once.
 // An ignored SIGHUP stays ignored, for nohup. A write to a closed pipe is an error, not a signal.
+// Call it once in a process: it also makes SIGPIPE ignored, for good.
 func UntilSignalled(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -56,7 +57,8 @@ func (o PipeWriter) Write(p []byte) (int, error) {
 }
 
 // Outliving returns a context that ends a time after its parent was cancelled, or at the parent's
-// deadline. The caller must call the function when the work is done.
+// deadline. The caller must call the function when the work is done. Its cause is that of the
+// parent, unless that function ended it.
 func Outliving(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	var mu sync.Mutex
@@ -86,7 +88,8 @@ func Outliving(parent context.Context, by time.Duration) (context.Context, conte
 
 // patient sends requests. When the context of a change in flight is cancelled, patient waits up to
 // Grace for the response, so that the command prints the result and does not lose a secret that is
-// shown once. It cancels reads at once.
+// shown once. It cancels reads at once. The time also covers the reading of the body. A request
+// that begins after the cancellation is not patient.
 type patient struct{ http.RoundTripper }
 
 // RoundTrip sends one request.

@@ -29,7 +29,9 @@ type line struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// EventReader reads events from a file, one JSON object a line. Empty lines are skipped.
+// EventReader reads events from a file, one JSON object a line. Empty lines are skipped. Ended is
+// true once Next has found the end. Read counts a line feed for each line, and so can differ a
+// little from Size. It is for one goroutine.
 type EventReader struct {
 	name    string
 	Close   func()
@@ -59,7 +61,9 @@ func OpenEvents(file string, stdin io.Reader) (*EventReader, error) {
 	return l, nil
 }
 
-// Next returns up to n events. Otherwise provides the attributes that a line lacks.
+// Next returns up to n events. Otherwise provides the attributes that a line lacks. Fewer than n
+// only at the end; none and no error means that there are no more. After an error, the events
+// before it are lost. The line's ID is not checked here.
 func (l *EventReader) Next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for len(events) < n {

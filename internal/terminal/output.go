@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Show prints a value in the format that was requested: by table, or as JSON, YAML or names.
+// Show prints a value in the format that was requested: by table, or as JSON, YAML or names. table
+// is called only for the formats table and wide.
 func (s *Session) Show(value any, table func() error) error {
 	switch s.Output {
 	case FormatJSON:
@@ -29,7 +30,8 @@ func (s *Session) Show(value any, table func() error) error {
 	return table()
 }
 
-// PrintLine prints one of a series of values, as one line or one YAML document.
+// PrintLine prints one of a series of values, as one line or one YAML document. The formats table,
+// wide and json give the same line.
 func (s *Session) PrintLine(value any) error {
 	switch s.Output {
 	case FormatYAML:
@@ -119,7 +121,8 @@ func (s *Session) PrintText(text []byte, err error) error {
 }
 
 // Table prints rows under a heading in columns, each cell cleaned. On a terminal, times are
-// relative, outcomes have a colour, and an empty list says so.
+// relative, outcomes have a colour, and an empty list says so. The heading has the names of the
+// columns, separated by " | "; "" for a table without one. A row may have fewer cells.
 func (s *Session) Table(heading string, rows [][]string) error {
 	names := strings.Split(heading, " | ")
 	if heading == "" {
@@ -169,7 +172,8 @@ func columnOf(names, cells []string, i int) string {
 	return ""
 }
 
-// Facts prints names and values, one pair a line. It omits empty values.
+// Facts prints names and values, one pair a line. It omits empty values. An odd last name is
+// ignored.
 func (s *Session) Facts(pairs ...string) error {
 	var rows [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -188,7 +192,7 @@ func (s *Session) Say(format string, args ...any) error {
 	return nil
 }
 
-// FormatTime returns a time in RFC 3339, UTC; "-" for the zero time.
+// FormatTime returns a time in RFC 3339, UTC; "-" for the zero time. It is cut to the second.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"

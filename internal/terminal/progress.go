@@ -6,7 +6,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// Progress is a bar on stderr for work that takes longer than a second.
+// Progress is a bar on stderr for work that takes longer than a second. Without a terminal at
+// stderr there is none. It is for one goroutine.
 type Progress struct {
 	session *Session
 	What    string

@@ -67,13 +67,14 @@ type UsageError struct{ error }
 // Unwrap returns the cause.
 func (u UsageError) Unwrap() error { return u.error }
 
-// Usage marks an error as one of the command line.
+// Usage marks an error as one of the command line. A nil error must not be passed.
 func Usage(err error) error { return UsageError{err} }
 
 // Usagef is Usage for a formatted message.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Fail prints an error and returns the status for it.
+// Fail prints an error and returns the status for it. It prints nothing for a closed stdout. With
+// the formats json and jsonl, stderr has the error as JSON.
 func (s *Session) Fail(err error) int {
 	if errors.Is(err, errOutputClosed) {
 		return ExitPipe
@@ -96,7 +97,8 @@ func (s *Session) Fail(err error) int {
 	return status(err)
 }
 
-// WithAdvice explains an HTTP or TLS error in terms of the command line.
+// WithAdvice explains an HTTP or TLS error in terms of the command line. The result wraps err or
+// has its code.
 func (s *Session) WithAdvice(err error) error {
 	if advice := s.tlsAdvice(err); advice != "" {
 		return fmt.Errorf("%w; %s", err, advice)
@@ -170,7 +172,8 @@ func FailureOf(err error) Failure {
 	return f
 }
 
-// Reasons returns the messages of an error that joins others, cleaned.
+// Reasons returns the messages of an error that joins others, cleaned. Text that is no join is one
+// message, in one line.
 func Reasons(err error) []string {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || !isJoin(err, joined.Unwrap()) {

@@ -17,6 +17,7 @@ type Watching struct {
 
 // Repeat shows something once, or with --watch until the context ends. On a terminal, each output
 // replaces the previous one. A failure after the first time is shown, and the repetition continues.
+// It returns nil when ctx ends. Without a terminal, the outputs follow one another.
 func (w Watching) Repeat(ctx context.Context, s *Session, show func() error) error {
 	if !w.Watch {
 		return show()

@@ -23,7 +23,8 @@ var helper string
 // most is how many changes a package can have: the helper remembers so many.
 const most = 1 << 16
 
-// built is a package's test binary with all changes in it.
+// built is a package's test binary with all changes in it. Its test binary can run many times at
+// once.
 type built struct {
 	dir     string // of the package
 	binary  string
@@ -31,7 +32,8 @@ type built struct {
 	mutants []mutant
 }
 
-// build builds the tests of a package with every change that compiles.
+// build builds the tests of a package with every change that compiles. It repeats the build without
+// the changes that do not compile, until it succeeds or nothing more can be left out.
 func build(ctx context.Context, root, work string, s subject) (*built, error) {
 	dir, err := filepath.Abs(filepath.Join(root, s.pkg))
 	if err != nil {
@@ -60,7 +62,8 @@ func build(ctx context.Context, root, work string, s subject) (*built, error) {
 	}
 }
 
-// sources returns the names of the files that are changed.
+// sources returns the names of the files that are changed. An error if one of the chosen files is
+// missing.
 func sources(dir string, chosen []string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -78,7 +81,8 @@ func sources(dir string, chosen []string) ([]string, error) {
 	return names, nil
 }
 
-// write writes the changed files, the helper and the overlay that puts them in the place of the others.
+// write writes the changed files, the helper and the overlay that puts them in the place of the
+// others. The numbers of changes are the same each time, as skipped ones keep theirs.
 func (b *built) write(work string, s subject, files []string, skip map[int]bool) (overlay string, err error) {
 	b.mutants = nil
 	last := 0
@@ -125,8 +129,8 @@ func (b *built) write(work string, s subject, files []string, skip map[int]bool)
 
 var complaint = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
 
-// blame leaves out the changes on lines that do not compile, and returns how many are left out now. A left-out statement is
-// hardly ever the cause.
+// blame leaves out the changes on lines that do not compile, and returns how many are left out now.
+// A left-out statement is hardly ever the cause.
 func (b *built) blame(said []byte, skip map[int]bool) int {
 	for _, m := range complaint.FindAllSubmatch(said, -1) {
 		line, _ := strconv.Atoi(string(m[2]))

@@ -10,20 +10,22 @@ import (
 	"strings"
 )
 
-// ledger holds the equivalent changes of one package: those that no test can notice.
+// ledger holds the equivalent changes of one package: those that no test can notice. It is for one
+// goroutine.
 type ledger struct {
 	keys []string
 	used map[string]bool
 }
 
-// equivalents returns the file with a package's equivalent changes. Each package has its own, so that the authors of changes to
-// two packages do not meet.
+// equivalents returns the file with a package's equivalent changes. Each package has its own, so
+// that the authors of changes to two packages do not meet.
 func equivalents(pkg string) string {
 	return filepath.Join("scripts", "mutants", "equivalent", strings.ReplaceAll(pkg, "/", "-")+".txt")
 }
 
-// readEquivalent reads a package's file, if there is one: lines as -v prints a change, and indented below them the reason why no
-// test can notice them. Lines that begin with # are comments.
+// readEquivalent reads a package's file, if there is one: lines as -v prints a change, and indented
+// below them the reason why no test can notice them. Lines that begin with # are comments. An error
+// for a key without a reason, one that is there twice, and one of another package.
 func readEquivalent(root, pkg string) (*ledger, error) {
 	l := &ledger{used: map[string]bool{}}
 	name := equivalents(pkg)

@@ -1,19 +1,36 @@
-// Command mutants changes the decision code of this module one place at a time and looks whether a test of the same
-// package fails. A change that no test notices is a survivor: the code does not matter, or a test is missing.
+// Command mutants changes the decision code of this module one place at a time and looks whether a
+// test of the same package fails. A change that no test notices is a survivor: the code does not
+// matter, or a test is missing.
 //
 //	mutants [-sample n] [-only regexp] [-v] [package…]
 //
-// A package is built once, with every change in it and all of them off (go's -overlay; the tree is left alone). Each of
-// its tests runs alone first, to learn which changes it comes by; then each change runs against those tests only, until one
-// fails, panics or takes too long: six times as long as the tests alone, and the grace. After a time-out the tests run without
-// the change and with the same limit. If they pass, the change was noticed; if not, the machine was busy, and
-// the change is tried again. A change that three rounds do not decide counts as one that no test noticed.
+// A package is built once, with every change in it and all of them off (go's -overlay; the tree is
+// left alone). Each of its tests runs alone first, to learn which changes it comes by; then each
+// change runs against those tests only, until one fails, panics or takes too long: six times as
+// long as the tests alone, and the grace. After a time-out the tests run without the change and
+// with the same limit. If they pass, the change was noticed; if not, the machine was busy, and the
+// change is tried again. A change that three rounds do not decide counts as one that no test
+// noticed.
 //
-// Survivors that are equivalent to the code stand in the directory equivalent, one file for each package, with the
-// reason. The exit status is 1 if fewer than 95 in 100 of the others were noticed, or than a package's floor.
+// Survivors that are equivalent to the code stand in the directory equivalent, one file for each
+// package, with the reason. The exit status is 1 if fewer than 95 in 100 of the others were
+// noticed, or than a package's floor.
 //
-// -sample takes one change in n, chosen by its content: the same ones as long as their code stays, so that a sample that passes
-// goes on passing until the code or the tests change.
+// -sample takes one change in n, chosen by its content: the same ones as long as their code stays,
+// so that a sample that passes goes on passing until the code or the tests change.
+//
+// A line of the result names a change by its key, which is also that of the files in equivalent:
+//
+//	internal/retry Policy.next: the other bound of: n < limit (2)
+//	│              │            │                   │          └ the second of equal ones
+//	│              │            │                   └ the code, at most 160 bytes
+//	│              │            └ the kind of change
+//	│              └ the function, with its receiver's type
+//	└ the package
+//
+// The helper, which is compiled into the package, takes its part from two environment variables:
+// SLUICE_MUTANT is the number of the change that is on, and SLUICE_MUTANTS_SEEN a file to which it
+// adds the number of each change that a test comes by.
 package main
 
 import (
@@ -66,13 +83,14 @@ func main() {
 	}
 }
 
-// tally is the result of the changes of one package.
+// tally is the result of the changes of one package. tried is the sum of the others.
 type tally struct {
 	pkg                                             string
 	tried, killed, equivalent, survivors, undecided int
 }
 
-// rate returns how many in 100 changes that are not equivalent were noticed. An undecided one was not.
+// rate returns how many in 100 changes that are not equivalent were noticed. An undecided one was
+// not.
 func (t tally) rate() float64 {
 	all := t.killed + t.survivors + t.undecided
 	if all == 0 {
@@ -81,6 +99,8 @@ func (t tally) rate() float64 {
 	return 100 * float64(t.killed) / float64(all)
 }
 
+// It stops at the first package that cannot be tried. packages limits the subjects to those; an
+// unknown name is ignored.
 func run(ctx context.Context, opts options, packages []string) error {
 	table := tabwriter.NewWriter(opts.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "package\tchanges\tnoticed\tequivalent\tsurvivors\tundecided\tnoticed of the others\tof")

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// mutant is one change.
+// mutant is one change. Its id is its number in the package, from 1.
 type mutant struct {
 	id        int
 	key       string // package, function, changed code: the same as long as that code is
@@ -26,7 +26,7 @@ type insert struct {
 	order int
 }
 
-// source is a file with every change in it.
+// source is a file with every change in it. plant can be called once: it changes text.
 type source struct {
 	path    string
 	text    []byte
@@ -70,7 +70,8 @@ func (s *source) of(n ast.Node) string {
 	return strings.Join(strings.Fields(string(s.text[s.offset(n.Pos()):s.offset(n.End())])), " ")
 }
 
-// wrap puts a change around a node. In before, %d stands for its number.
+// wrap puts a change around a node. In before, %d stands for its number. A change that is skipped
+// takes a number and a key nevertheless. It reports false then, and the caller must change nothing.
 func (s *source) wrap(n ast.Node, what, before, after string) (added bool) {
 	const longest = 160
 	text := s.of(n)
@@ -92,7 +93,8 @@ func (s *source) wrap(n ast.Node, what, before, after string) (added bool) {
 	return true
 }
 
-// replace puts text in the place of a token.
+// replace puts text in the place of a token. The length of the text stays, so that all positions
+// remain valid.
 func (s *source) replace(at token.Pos, length int, text string) {
 	from := s.offset(at)
 	for i := range length {
@@ -101,7 +103,8 @@ func (s *source) replace(at token.Pos, length int, text string) {
 	s.inserts = append(s.inserts, insert{from, text, from, 1 << 30})
 }
 
-// render returns the text with the insertions.
+// render returns the text with the insertions. Insertions at one place are ordered so that those of
+// inner nodes are within those of outer ones.
 func (s *source) render() []byte {
 	slices.SortStableFunc(s.inserts, func(a, b insert) int {
 		aEnds, bEnds := a.other < a.at, b.other < b.at
@@ -223,7 +226,8 @@ func (s *source) binary(n *ast.BinaryExpr, parent ast.Node) {
 	}
 }
 
-// decidesElsewhere reports whether a comparison is no condition or operand, which is changed as such.
+// decidesElsewhere reports whether a comparison is no condition or operand, which is changed as
+// such.
 func decidesElsewhere(parent ast.Node) bool {
 	switch p := parent.(type) {
 	case *ast.IfStmt, *ast.ForStmt, *ast.CaseClause, *ast.ParenExpr:
@@ -295,7 +299,8 @@ func (s *source) exits(list []ast.Stmt) {
 
 func (s *source) drop(st ast.Stmt) { s.wrap(st, "without", "if !mutantOn(%d) { ", " }") }
 
-// droppable reports whether a call is one whose absence a test can be expected to notice: not of a lock, nor of a log.
+// droppable reports whether a call is one whose absence a test can be expected to notice: not of a
+// lock, nor of a log.
 func droppable(call *ast.CallExpr) bool {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:

@@ -2,7 +2,8 @@ package main
 
 import "strings"
 
-// subject is a package that decides something, and the files of it that are changed.
+// subject is a package that decides something, and the files of it that are changed. tests is a
+// regular expression.
 type subject struct {
 	pkg   string   // its directory
 	files []string // all of them if there are none
@@ -22,7 +23,8 @@ func (s subject) scope() string {
 // driven is why the other files of a package are left out.
 const driven = "the others read, store and send what these decide; internal/e2e tests them on a NATS server"
 
-// subjects returns the packages and files that decide; code that only moves bytes is left to the tests of the moved data.
+// subjects returns the packages and files that decide; code that only moves bytes is left to the
+// tests of the moved data.
 func subjects() []subject {
 	return []subject{
 		{pkg: "internal/authz"},

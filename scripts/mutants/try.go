@@ -41,7 +41,8 @@ type probe struct {
 	comes map[int]bool // by which changes
 }
 
-// try tries the changes of a package.
+// try tries the changes of a package. It prints survivors and undecided changes at the end, in the
+// order of the code. Its files are in a temporary directory, which it removes.
 func try(ctx context.Context, opts options, s subject, known *ledger) (tally, error) {
 	t := tally{pkg: s.pkg}
 	work, err := os.MkdirTemp("", "mutants")
@@ -89,14 +90,15 @@ func try(ctx context.Context, opts options, s subject, known *ledger) (tally, er
 	return t, nil
 }
 
-// isChosen reports whether a change belongs to the sample, which depends on the change alone.
+// isChosen reports whether a change belongs to the sample, which depends on the change alone. one
+// is n of "one in n"; 0 and 1 choose all.
 func isChosen(key string, one uint) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
 	return uint(h.Sum32())%max(one, 1) == 0
 }
 
-// probes runs each test alone, with no change on.
+// probes runs each test alone, with no change on. An error if a test fails with no change on.
 func (b *built) probes(ctx context.Context, opts options, s subject, work string) ([]probe, error) {
 	// A test with package rapid writes failing input into the tree, unless it is told not to.
 	b.args = []string{"-rapid.nofailfile"}
@@ -150,7 +152,8 @@ func (b *built) probe(ctx context.Context, name, file string) (probe, error) {
 	return p, lines.Err()
 }
 
-// tryAll returns the outcome of each change.
+// tryAll returns the outcome of each change. A change that no test comes by has survived. Once ctx
+// is done, the rest are not tried, and the result means nothing.
 func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probes []probe) []verdict {
 	verdicts := make([]verdict, len(chosen))
 	var saying sync.Mutex
@@ -179,8 +182,8 @@ func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probe
 	return verdicts
 }
 
-// decide runs tests with a change on. Tests that take too long have noticed it only if they take less without it: on a busy machine
-// everything takes too long. said is the test that failed.
+// decide runs tests with a change on. Tests that take too long have noticed it only if they take
+// less without it: on a busy machine everything takes too long. said is the test that failed.
 func (b *built) decide(ctx context.Context, limit time.Duration, id int, tests string) (v verdict, said string) {
 	args := []string{"-test.short", "-test.failfast", tests}
 	for range rounds {
@@ -207,8 +210,8 @@ func failed(out []byte) string {
 	return ""
 }
 
-// test runs the test binary. A run that takes longer than the limit is killed, with all that it started; its error is
-// context.DeadlineExceeded.
+// test runs the test binary. A run that takes longer than the limit is killed, with all that it
+// started; its error is context.DeadlineExceeded. Its output is stdout and stderr together.
 func (b *built) test(ctx context.Context, limit time.Duration, env []string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -223,7 +226,8 @@ func (b *built) test(ctx context.Context, limit time.Duration, env []string, arg
 	return out, err
 }
 
-// inParallel calls f with 0 to n-1, so many calls at once.
+// inParallel calls f with 0 to n-1, so many calls at once. At most workers of them, at least one.
+// It returns when all have.
 func inParallel(workers, n int, f func(i int)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, max(workers, 1))

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Access stores the records of permissions.
+// Access stores the records of permissions. Damaged is read-only.
 type Access struct {
 	natsstore.Bucket[authz.Record]
 
@@ -23,7 +23,8 @@ func NewAccess(store *natsstore.Store, damaged map[string]sluice.Damage) Access 
 }
 
 // FollowTo passes every record, and then every change, to a follower until ctx is done. A damaged
-// record gives no permission.
+// record gives no permission. Damaged keys without a readable record get one that is unreadable,
+// before the follower has caught up.
 func (a Access) FollowTo(ctx context.Context, follower *grants.Follower) error {
 	told := map[string]bool{}
 	return a.Watch(ctx, ">", changes[authz.Record]{
@@ -62,7 +63,8 @@ func NewPortalLinks(store *natsstore.Store) PortalLinks {
 	return PortalLinks{natsstore.OpenBucket[grants.PortalLink](store, streams.PortalLinks)}
 }
 
-// All returns the links whose keys match a filter.
+// All returns the links whose keys match a filter. It reads all of them; a filter narrows that to
+// those of a principal.
 func (l PortalLinks) All(ctx context.Context, filter string) ([]grants.PortalLink, error) {
 	entries, err := l.List(ctx, filter)
 	links := make([]grants.PortalLink, len(entries))
@@ -72,7 +74,8 @@ func (l PortalLinks) All(ctx context.Context, filter string) ([]grants.PortalLin
 	return links, err
 }
 
-// TokenKeys returns a function for the keys that sign tokens.
+// TokenKeys returns a function for the keys that sign tokens. The function reads the keys on every
+// call.
 func TokenKeys(store *natsstore.Store) func(ctx context.Context) ([]grants.Key, error) {
 	return func(ctx context.Context) ([]grants.Key, error) {
 		stored, err := store.Keys().For(ctx, sluice.UseGrant)

@@ -11,7 +11,8 @@ import (
 const appliedLimit = time.Second
 
 // AwaitApplied returns a function that waits until all engines have applied a revision, until ctx
-// ends, or for a second.
+// ends, or for a second. It does not say whether they did: the caller's answer may then be ahead of
+// this replica.
 func AwaitApplied(engines ...*Applied) func(ctx context.Context, revision uint64) {
 	return func(ctx context.Context, revision uint64) {
 		ctx, cancel := context.WithTimeout(ctx, appliedLimit)
@@ -22,7 +23,8 @@ func AwaitApplied(engines ...*Applied) func(ctx context.Context, revision uint64
 	}
 }
 
-// Applied is the revision of the subscriptions up to which an engine has applied their changes.
+// Applied is the revision of the subscriptions up to which an engine has applied their changes. It
+// is safe for concurrent use.
 type Applied struct {
 	mu       sync.Mutex
 	revision uint64

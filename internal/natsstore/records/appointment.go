@@ -17,7 +17,8 @@ func NewAppointments(store *natsstore.Store) Appointments {
 	return Appointments{natsstore.OpenInstructions[appointmentRecord](store, sluice.KindAppointment)}
 }
 
-// appointmentRecord is the stored form of an appointment.
+// appointmentRecord is the stored form of an appointment. In JSON, it is the appointment with its
+// work, which the appointment alone does not show.
 type appointmentRecord struct {
 	sluice.Appointment
 
@@ -46,7 +47,7 @@ func (r Appointments) Delete(ctx context.Context, a *sluice.Appointment) error {
 	return r.of.Delete(ctx, a.Namespace, a.ID, a.Revision)
 }
 
-// Of returns the appointments of a namespace.
+// Of returns the appointments of a namespace. They are in no particular order.
 func (r Appointments) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
 	all, err := r.of.List(ctx, namespace)
 	if err != nil {
@@ -59,7 +60,8 @@ func (r Appointments) Of(ctx context.Context, namespace string) ([]sluice.Appoin
 	return list, nil
 }
 
-// Watch calls f for every appointment, and with an empty key once after all stored ones.
+// Watch calls f for every appointment, and with an empty key once after all stored ones. A nil
+// appointment was deleted. The key is <namespace>/<id>.
 func (r Appointments) Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error {
 	return r.of.Watch(ctx, instructions(changes[appointmentRecord]{
 		set: func(e natsstore.Entry[appointmentRecord]) {

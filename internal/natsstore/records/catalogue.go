@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Catalogue is an index of event types.
+// Catalogue is an index of event types. Implementations are safe for concurrent use, and ignore a
+// removal that is older than they know.
 type Catalogue interface {
 	All() []sluice.EventType
 	SetNamespace(ns sluice.Namespace)
@@ -17,7 +18,7 @@ type Catalogue interface {
 }
 
 // LoadCatalogue reads all catalogues before anything is published or delivered: until then a strict
-// namespace would count as open.
+// namespace would count as open. After an error, the index is unchanged.
 func LoadCatalogue(ctx context.Context, store *natsstore.Store, index Catalogue) error {
 	all, err := store.Namespaces().List(ctx)
 	if err != nil {
@@ -37,7 +38,8 @@ func LoadCatalogue(ctx context.Context, store *natsstore.Store, index Catalogue)
 	return nil
 }
 
-// FollowTypes keeps the index of event types current until ctx is done.
+// FollowTypes keeps the index of event types current until ctx is done. Types that were deleted
+// between LoadCatalogue and its start are found when it has caught up.
 func FollowTypes(ctx context.Context, store *natsstore.Store, index Catalogue) error {
 	loaded := index.All()
 	known := map[string]sluice.EventType{}

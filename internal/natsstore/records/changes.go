@@ -2,7 +2,7 @@ package records
 
 import "github.com/sluice-io/sluice/internal/natsstore"
 
-// changes handles the entries of a watch. Functions that are nil are not called.
+// changes handles the entries of a watch. Functions that are nil are not called. set is required.
 type changes[T any] struct {
 	set      func(e natsstore.Entry[T])
 	removed  func(key string, revision uint64)

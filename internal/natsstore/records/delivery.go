@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Sources opens the sources of deliveries.
+// Sources opens the sources of deliveries. Open returns no source with an error.
 type Sources struct{ Store *deliverystore.Store }
 
 // Open opens the subscription's source.
@@ -40,7 +40,8 @@ func (a Arrivals) Join(sub *sluice.Subscription, wake func()) delivery.Seat {
 }
 
 // SharedSources opens the sources of deliveries from the shared reader, or those of subscriptions
-// with their own consumers.
+// with their own consumers. A subscription is served by one of the two at a time. It changes when
+// its source ends.
 type SharedSources struct {
 	Router *fanout.Router
 	Own    delivery.Sources
@@ -107,7 +108,8 @@ func (s SharedSources) Look(ctx context.Context, sub *sluice.Subscription, wante
 	return s.Own.Look(ctx, sub, wanted, lost)
 }
 
-// Subscriptions passes subscriptions to the delivery engine and the quota counters.
+// Subscriptions passes subscriptions to the delivery engine and the quota counters. All fields are
+// required, and are called from one goroutine, before change.
 type Subscriptions struct {
 	Stored   natsstore.Subscriptions
 	Counts   Counts
@@ -117,7 +119,9 @@ type Subscriptions struct {
 	Applied  *Applied
 }
 
-// Watch calls change for every subscription, and then for every change.
+// Watch calls change for every subscription, and then for every change. change gets subscriptions
+// of mode push only, nil for a deleted one of any mode, and an empty id once all stored ones were
+// passed.
 func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
 	return s.Stored.Watch(ctx, changes[*sluice.Subscription]{
 		set: func(e natsstore.Entry[*sluice.Subscription]) {
@@ -167,7 +171,8 @@ func (c Consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return c.Store.EnsureConsumers(ctx, sub)
 }
 
-// Remove deletes the subscription's consumers and lanes.
+// Remove deletes the subscription's consumers and lanes. It tries all three parts, and returns
+// their errors.
 func (c Consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return errors.Join(c.Store.RemoveConsumers(ctx, sub), c.Store.ForgetLanes(ctx, sub.ID), c.Forget(ctx, sub))
 }

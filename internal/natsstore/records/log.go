@@ -58,7 +58,8 @@ func (l WatchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 	return l.Log.Event(ctx, namespace, seq)
 }
 
-// Has reports whether an event with the ID is on a path after a position.
+// Has reports whether an event with the ID is on a path after a position. It reads all events of
+// the path after that position, a page at a time.
 func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
 	first, _, err := l.Log.Bounds(ctx, namespace)
 	if err != nil {
@@ -82,6 +83,7 @@ func (l WatchLog) Announce(ctx context.Context, ev sluice.Event) error {
 	return announce(ctx, l.Log, ev)
 }
 
+// With the other ID it is not idempotent any more.
 func announce(ctx context.Context, log *eventlog.Log, ev sluice.Event) error {
 	_, err := log.Publish(ctx, ev.Namespace, []sluice.Event{ev})
 	if sluice.CodeOf(err) == sluice.Conflict { // another event has the same ID
@@ -146,7 +148,8 @@ func (l Letters) Subscription(ctx context.Context, id string) (*sluice.Subscript
 const clockSkew = time.Hour
 
 // Known looks up published system events in the log. It does not search in a log that refuses
-// writes.
+// writes. Within half of the dedup window it finds none, because the log itself ignores a known ID
+// then.
 func Known(store *natsstore.Store, log *eventlog.Log) func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error) {
 	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
 		ns, err := store.Namespaces().Get(ctx, namespace)
@@ -191,7 +194,7 @@ func (g GapsOf) of(namespace string) []sluice.Gap {
 	return g(namespace)
 }
 
-// EventLog gives the API access to the log.
+// EventLog gives the API access to the log. Lost may be nil.
 type EventLog struct {
 	Log  *eventlog.Log
 	Lost GapsOf

@@ -27,7 +27,7 @@ func NewMirrors(store *natsstore.Store) Mirrors {
 	return Mirrors{natsstore.OpenBucket[mirror.Stored](store, streams.Mirrors)}
 }
 
-// All returns all records with their revisions.
+// All returns all records with their revisions. Those that are being deleted are among them.
 func (m Mirrors) All(ctx context.Context) ([]mirror.Stored, error) {
 	entries, err := m.List(ctx, ">")
 	all := make([]mirror.Stored, len(entries))

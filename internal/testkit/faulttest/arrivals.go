@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Arrivals records the events that reach a receiver, by path.
+// Arrivals records the events that reach a receiver, by path. It is safe for concurrent use.
 type Arrivals struct {
 	mu    sync.Mutex
 	tries map[string]int
@@ -62,7 +62,8 @@ func (a *Arrivals) Tries() (n int) {
 	return n
 }
 
-// Compare compares the arrivals with the ids sent on each path, in order.
+// Compare compares the arrivals with the ids sent on each path, in order. Events that were not sent
+// are counted only as a disorder of their path. Each id is sent once.
 func (a *Arrivals) Compare(sent map[string][]string) (r Arrived) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

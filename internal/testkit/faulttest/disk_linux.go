@@ -10,7 +10,8 @@ import (
 )
 
 // SmallDisk returns an empty directory on a file system of size bytes, and a function that changes
-// the size. It skips the test if the process may not mount a file system.
+// the size. It skips the test if the process may not mount a file system. It is unmounted when the
+// test ends. Its content is lost then.
 func SmallDisk(t *testing.T, size int) (dir string, resize func(int)) {
 	t.Helper()
 	dir = t.TempDir()

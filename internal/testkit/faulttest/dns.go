@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// DNS resolves every name to one IPv4 address, which may change.
+// DNS resolves every name to one IPv4 address, which may change. It is safe for concurrent use.
+// Call Set first.
 type DNS struct{ addr atomic.Pointer[netip.Addr] }
 
 // Set sets the address.
@@ -22,7 +23,8 @@ func (d *DNS) Set(addr string) {
 func (d *DNS) Resolver() *net.Resolver { return Resolver(d.answer) }
 
 // Resolver returns a resolver that passes each question to answer, with the framing of DNS over TCP
-// and one question per connection.
+// and one question per connection. answer is called from many goroutines. It returns nil to close
+// the connection with an empty answer.
 func Resolver(answer func(question []byte) []byte) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()

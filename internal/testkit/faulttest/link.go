@@ -13,7 +13,9 @@ import (
 // chunk is a link's unit of transfer.
 const chunk = 4 << 10
 
-// Link is a TCP proxy on the loopback address that can be slow, deaf or broken.
+// Link is a TCP proxy on the loopback address that can be slow, deaf or broken. It is safe for
+// concurrent use. Data that a link has accepted may be lost by Swallow and Cut; its sender may not
+// learn that.
 type Link struct {
 	listener net.Listener
 	to       string
@@ -35,7 +37,8 @@ type joint struct {
 	deaf bool
 }
 
-// NewLink returns a link to an address. It ends with the test.
+// NewLink returns a link to an address. It ends with the test. Without a server at the address, a
+// connection is closed at once.
 func NewLink(tb testing.TB, to string) *Link {
 	tb.Helper()
 	var config net.ListenConfig
@@ -63,7 +66,8 @@ func NewLink(tb testing.TB, to string) *Link {
 // Addr returns the link's own address.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Slow delays later data, in each direction, and limits it to rate bytes a second.
+// Slow delays later data, in each direction, and limits it to rate bytes a second. Zero rate:
+// unlimited. Data that is on its way keeps the earlier times.
 func (l *Link) Slow(delay time.Duration, rate int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +102,7 @@ func (l *Link) Join() {
 	l.deaf = false
 }
 
-// Cut closes all connections.
+// Cut closes all connections. Later connections work.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

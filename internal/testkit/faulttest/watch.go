@@ -31,7 +31,7 @@ type Seen struct {
 }
 
 // Watch measures the whole process during a fault, so its figures are meaningful only if one test
-// runs at a time.
+// runs at a time. Its methods are for the goroutine of the test.
 type Watch struct {
 	tb    testing.TB
 	seen  Seen
@@ -116,7 +116,8 @@ func (w *Watch) Resumed() time.Duration {
 }
 
 // End stores the result: the number of events, lost ones and those sent twice, and a short note.
-// Lost or misordered events fail the test.
+// Lost or misordered events fail the test. Call it once, at the end. The file has the fault's ID as
+// its name.
 func (w *Watch) End(a Arrived, note string) {
 	w.tb.Helper()
 	w.seen.Events, w.seen.Lost, w.seen.Twice, w.seen.Ordered, w.seen.Note = a.Events, a.Lost, a.Twice, a.Disorder == "", note

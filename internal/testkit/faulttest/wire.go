@@ -14,7 +14,7 @@ import (
 
 // Wire is a proxy between a client and NATS, on the loopback address. It sees every command of the
 // client and can drop any of them. So a test can simulate a process that dies between any two of
-// its writes.
+// its writes. It is safe for concurrent use.
 type Wire struct {
 	listener net.Listener
 	to       string
@@ -26,7 +26,8 @@ type Wire struct {
 }
 
 // OpenWire returns a wire to an address; the caller must close it. See gets each command with its
-// payload, and returns whether to pass it on. A nil see passes on all commands.
+// payload, and returns whether to pass it on. A nil see passes on all commands. see is called by
+// one goroutine for each connection, and may block, which delays the connection.
 func OpenWire(tb testing.TB, to string, see func(said []byte) bool) *Wire {
 	tb.Helper()
 	var config net.ListenConfig
@@ -49,7 +50,7 @@ func OpenWire(tb testing.TB, to string, see func(said []byte) bool) *Wire {
 func (w *Wire) Addr() string { return w.listener.Addr().String() }
 
 // HangUp closes the client side. Earlier commands still arrive at the server; clients get no more
-// responses.
+// responses. There are no more connections after it.
 func (w *Wire) HangUp() {
 	_ = w.listener.Close()
 	w.mu.Lock()

@@ -27,7 +27,9 @@ type Request struct {
 	RemoteAddr string // the same for two requests over one connection
 }
 
-// Answer is the server's reaction to a request. The zero value is an empty 200.
+// Answer is the server's reaction to a request. The zero value is an empty 200. Hang and Until come
+// first, then Raw, then Cut without a body. All waits end when the sender disconnects or the test
+// ends.
 type Answer struct {
 	Status int // default: 200
 	Header map[string]string
@@ -39,7 +41,7 @@ type Answer struct {
 	Raw    func(net.Conn)  // instead of all else: may write anything to the hijacked connection
 }
 
-// Server is a scripted endpoint.
+// Server is a scripted endpoint. It is safe for concurrent use, except for Wait.
 type Server struct {
 	URL string
 
@@ -53,7 +55,8 @@ type Server struct {
 }
 
 // New starts a server that answers each request with the result of answer; nil answers all with
-// 200. It calls answer from many goroutines. The server ends with the test.
+// 200. It calls answer from many goroutines. The server ends with the test. A request whose body
+// does not arrive completely is not recorded.
 func New(tb testing.TB, answer func(r Request) Answer) *Server {
 	tb.Helper()
 	return start(tb, answer, func(*httptest.Server) {})
@@ -99,7 +102,8 @@ func (s *Server) list() {
 	}
 }
 
-// Requests returns the requests so far, in order of arrival.
+// Requests returns the requests so far, in order of arrival. The slice is the caller's; the
+// requests in it are shared.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // kernel may use about twice as much.
 const tapBuffer = 32 << 10
 
-// Tap records the bytes that reach a server.
+// Tap records the bytes that reach a server. It is safe for concurrent use.
 type Tap struct {
 	net.Listener
 
@@ -64,14 +64,15 @@ func (t *Tap) Accept() (net.Conn, error) {
 	return tapped{conn, t, came}, nil
 }
 
-// Deafen stops the reading of later connections, until Hear.
+// Deafen stops the reading of later connections, until Hear. Do not call it again before Hear:
+// connections that wait would wait for ever. A read that has begun is completed.
 func (t *Tap) Deafen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hears = make(chan struct{})
 }
 
-// Hear resumes reading.
+// Hear resumes reading. It can be called at any time, and is called when the test ends.
 func (t *Tap) Hear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +123,8 @@ func (c tapped) Read(p []byte) (int, error) {
 }
 
 // NewBusy returns the URL of an endpoint that accepts no connections, so that dialling it blocks.
-// The function accept accepts all connections, reads them to their end, and returns the bytes.
+// The function accept accepts all connections, reads them to their end, and returns the bytes. It
+// takes 300 ms, after the backlog is full.
 func NewBusy(tb testing.TB) (url string, accept func() []byte) {
 	tb.Helper()
 	listener := listenFull(tb)

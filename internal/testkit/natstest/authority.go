@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority is a certificate authority that only explicitly configured parties trust.
+// Authority is a certificate authority that only explicitly configured parties trust. Its
+// certificates are valid for an hour.
 type Authority struct {
 	File string // its own certificate, in PEM
 
@@ -42,7 +43,8 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Issue returns the files of a certificate for the loopback address and of its key.
+// Issue returns the files of a certificate for the loopback address and of its key. The files have
+// the name, and replace earlier ones of it.
 func (a *Authority) Issue(tb testing.TB, name string) (cert, key string) {
 	tb.Helper()
 	template := certificate(name)

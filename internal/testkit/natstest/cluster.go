@@ -14,7 +14,8 @@ import (
 
 const clusterSize, clusterPatience = 3, 30 * time.Second
 
-// Cluster is three servers that replicate to one another, on the loopback address.
+// Cluster is three servers that replicate to one another, on the loopback address. It is for one
+// goroutine.
 type Cluster struct {
 	servers []*server.Server
 	options []*server.Options
@@ -59,7 +60,8 @@ func (c *Cluster) start(tb testing.TB, i int) *server.Server {
 }
 
 // LeaveBehind stops a server that does not lead a stream, calls meanwhile, and restarts the server.
-// The server then lags behind until it has caught up.
+// The server then lags behind until it has caught up. The server also does not lead the cluster. It
+// fails the test if there is no such server.
 func (c *Cluster) LeaveBehind(tb testing.TB, stream string, meanwhile func()) {
 	tb.Helper()
 	for i, s := range c.servers {
@@ -84,7 +86,8 @@ func (c *Cluster) URL() string {
 	return strings.Join(urls, ",")
 }
 
-// StopLeader stops the server that leads the stream; it stays stopped.
+// StopLeader stops the server that leads the stream; it stays stopped. It fails the test if no
+// server leads it.
 func (c *Cluster) StopLeader(tb testing.TB, stream string) {
 	tb.Helper()
 	for _, s := range c.servers {

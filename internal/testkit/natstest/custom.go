@@ -9,7 +9,8 @@ import (
 )
 
 // Custom returns the address of a NATS server that Sluice does not run, with JetStream on the
-// loopback address. Change may change its options. It is shut down when the test ends.
+// loopback address. Change may change its options. It is shut down when the test ends. It does not
+// have the settings of Sluice's own server.
 func Custom(tb testing.TB, change func(*server.Options)) string {
 	tb.Helper()
 	alone(tb)

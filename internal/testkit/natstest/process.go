@@ -76,7 +76,9 @@ func runProcess(text string) error {
 	return nil
 }
 
-// NewProcesses starts a cluster that ends with the test, and returns it once it has a leader.
+// NewProcesses starts a cluster that ends with the test, and returns it once it has a leader. The
+// test binary starts itself, with processEnv, for each server; a server ends when its stdin is
+// closed, so none outlives the tests.
 func NewProcesses(tb testing.TB) *Processes {
 	tb.Helper()
 	alone(tb)
@@ -131,7 +133,8 @@ func (p *Processes) start(tb testing.TB, is process) {
 // URL returns the addresses of all servers.
 func (p *Processes) URL() string { return strings.Join(p.addresses, ",") }
 
-// Pause suspends a server until resume is called. Its connections stay open but carry no data.
+// Pause suspends a server until resume is called. Its connections stay open but carry no data. The
+// names are n0 to n2.
 func (p *Processes) Pause(tb testing.TB, name string) (resume func()) {
 	tb.Helper()
 	command := p.commands[name]

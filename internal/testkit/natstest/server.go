@@ -1,5 +1,8 @@
 // Package natstest starts NATS servers for tests, embedded as in Sluice itself. A server ends with
 // its test, and can be restarted.
+//
+// A test fails, rather than being skipped, if a server cannot start. With a shared server (see
+// SharedEnv), tests that need a server of their own fail at once.
 package natstest
 
 import (
@@ -15,7 +18,8 @@ import (
 )
 
 // Server is a NATS server with a directory of its own. Clients that connect in process through it
-// survive a restart: their reconnects reach the new server.
+// survive a restart: their reconnects reach the new server. It is safe for concurrent use, except
+// for Start, Stop and Restart at the same time.
 type Server struct {
 	opts   natsd.Options
 	shared string // address of the server that all tests share; "" if this one is not shared
@@ -39,7 +43,8 @@ func Listening(tb testing.TB) *Server {
 
 // NewWith returns a running server with the options. Without a directory it gets a temporary one;
 // without a sync setting it does not wait for the disk. If the tests share a server (SharedEnv), it
-// is that server with a prefix of its own. A shared server admits every user.
+// is that server with a prefix of its own. A shared server admits every user. The server stops when
+// the test ends.
 func NewWith(tb testing.TB, opts natsd.Options) *Server {
 	tb.Helper()
 	if Shared() && !opts.DontListen && opts.MaxStore == 0 && opts.StoreDir == "" {
@@ -58,7 +63,8 @@ func NewWith(tb testing.TB, opts natsd.Options) *Server {
 	return s
 }
 
-// Start starts a stopped server on the same directory and port.
+// Start starts a stopped server on the same directory and port. It fails the test if the server
+// runs.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
 	alone(tb)

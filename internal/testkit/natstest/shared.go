@@ -30,7 +30,7 @@ const (
 func Shared() bool { return os.Getenv(SharedEnv) != "" }
 
 // Prefix returns the prefix of a test's names on a NATS server. For a shared server it is the path
-// of the address.
+// of the address. It is empty if neither variable is set.
 func Prefix(address string) string {
 	one, _, _ := strings.Cut(address, ",")
 	if u, err := url.Parse(one); err == nil && Shared() {

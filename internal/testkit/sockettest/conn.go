@@ -30,6 +30,7 @@ type CloseError struct {
 func (e *CloseError) Error() string { return fmt.Sprintf("closed with %d %q", e.Code, e.Reason) }
 
 // Conn is a WebSocket to a server. Read must not be called concurrently; the other methods may.
+// Without Read, the connection stops at the next message: pings are not answered then.
 type Conn struct {
 	wire  io.ReadWriteCloser
 	texts chan []byte   // messages that were read but not returned yet
@@ -43,7 +44,8 @@ type Conn struct {
 }
 
 // Dial opens a WebSocket at an http:// or https:// URL. If the server answers anything but 101, it
-// returns an error and the response; the caller closes its body.
+// returns an error and the response; the caller closes its body. The response is nil if there was
+// none.
 func Dial(ctx context.Context, api *http.Client, url string, header http.Header) (*Conn, *http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -118,7 +120,7 @@ func (c *Conn) next(in io.Reader) error {
 }
 
 // Read returns the next message. At the end of the connection it returns a *CloseError if the
-// server sent a reason.
+// server sent a reason. Messages are not buffered, so a canceled Read loses none.
 func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 	select {
 	case text := <-c.texts:
@@ -133,7 +135,8 @@ func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 // Write sends a text message.
 func (c *Conn) Write(text []byte) error { return c.write(ws.OpText, text) }
 
-// Ping sends a ping and waits for its pong. Another goroutine must read messages meanwhile.
+// Ping sends a ping and waits for its pong. Another goroutine must read messages meanwhile. One at
+// a time: pongs do not say which ping they answer.
 func (c *Conn) Ping(ctx context.Context) error {
 	if err := c.write(ws.OpPing, []byte("ping")); err != nil {
 		return err
@@ -156,6 +159,7 @@ func (c *Conn) write(op ws.OpCode, payload []byte) error {
 
 // Close closes the WebSocket: it sends the reason, reads on until the server has answered with its
 // close frame, and closes the connection. It returns an error if the server did not answer.
+// Messages that come meanwhile are dropped. It waits for farewell at most.
 func (c *Conn) Close(code ws.StatusCode, reason string) error {
 	defer c.CloseNow()
 	if err := c.write(ws.OpClose, ws.NewCloseFrameBody(code, reason)); err != nil {
@@ -177,7 +181,7 @@ func (c *Conn) Close(code ws.StatusCode, reason string) error {
 	}
 }
 
-// CloseNow closes the connection without a close frame.
+// CloseNow closes the connection without a close frame. It can be called again, and after Close.
 func (c *Conn) CloseNow() {
 	c.leave.Do(func() {
 		close(c.gone)

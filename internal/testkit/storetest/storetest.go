@@ -19,7 +19,8 @@ type Rooms struct {
 	Deliveries *deliverystore.Store
 }
 
-// Connect returns a store that is closed with the test.
+// Connect returns a store that is closed with the test. It fails the test if the store cannot be
+// reached.
 func Connect(tb testing.TB, opts natsstore.Options) Rooms {
 	tb.Helper()
 	store, err := natsstore.Connect(tb.Context(), opts)

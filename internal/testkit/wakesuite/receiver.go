@@ -29,7 +29,8 @@ type answer struct {
 	cut      bool            // the connection is cut instead
 }
 
-// script returns a receiver's answer to its nth request, the first being 1.
+// script returns a receiver's answer to its nth request, the first being 1. It is called with the
+// receiver's lock held, and must not block.
 type script func(n int) answer
 
 // always gives every request the same answer.
@@ -75,7 +76,8 @@ func (r *request) end(gone bool) {
 	r.ended, r.gone = time.Now(), gone
 }
 
-// receiver is an endpoint of webhooks.
+// receiver is an endpoint of webhooks. Its fields below mu are safe for concurrent use, and so are
+// the methods that do not fail the test.
 type receiver struct {
 	w      *world
 	name   string
@@ -119,7 +121,8 @@ func (w *world) ok(name string) *receiver { return w.receive(name, always(answer
 
 func (r *receiver) url() string { return r.server.URL + "/hook" }
 
-// know lets the receiver verify a subscription's notices.
+// know lets the receiver verify a subscription's notices. Requests that came before it can still be
+// verified.
 func (r *receiver) know(sub subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +182,7 @@ func (r *receiver) waitFor(n int, limit time.Duration) []*request {
 	return r.all()
 }
 
-// stays checks that for some time no request comes beyond n.
+// stays checks that for some time no request comes beyond n. It takes d, after the nth has come.
 func (r *receiver) stays(n int, d time.Duration) {
 	r.w.t.Helper()
 	r.wait(n)
@@ -232,7 +235,8 @@ func (r *receiver) read(req *request) (notice, error) {
 	return n, fmt.Errorf("%s: %w", req.body, err)
 }
 
-// verify checks a signature in the four steps of S1.
+// verify checks a signature in the four steps of S1. A secret that is empty matches nothing. at is
+// the time of arrival, by the same clock as the sender's.
 func verify(secret, header string, body []byte, at time.Time) error {
 	stamp, signature, ok := strings.Cut(header, ",")
 	stamp, isTime := strings.CutPrefix(stamp, "t=")

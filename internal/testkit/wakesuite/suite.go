@@ -25,7 +25,8 @@ const (
 	heavy      // keeps the server busy: runs alone, after all others
 )
 
-// test is a requirement for a server, with the statements of S1 that it covers.
+// test is a requirement for a server, with the statements of S1 that it covers. rows are separated
+// by spaces.
 type test struct {
 	name string
 	rows string // like "S1-03 S1-106"
@@ -38,7 +39,8 @@ const few = 6
 
 // Run runs the suite, without the slow tests if testing.Short. Tests run concurrently, regardless
 // of the number of processors, because most of them wait. The heavy ones run at the end, one at a
-// time: run beside the others, they kept a server with two processors from answering in time.
+// time: run beside the others, they kept a server with two processors from answering in time. It
+// returns when all have ended. A name of a test is a sentence that says what is required.
 func Run(t *testing.T, s Server) {
 	t.Helper()
 	s.Base = strings.TrimSuffix(s.Base, "/")

@@ -25,7 +25,8 @@ const (
 // nothing is the offset before all events.
 const nothing = "-1"
 
-// world is the environment of one test: its paths and ids, and its client of the server.
+// world is the environment of one test: its paths and ids, and its client of the server. Its
+// methods fail the test, so they are for its goroutine. try is the exception.
 type world struct {
 	t      *testing.T
 	server Server
@@ -50,7 +51,8 @@ type reply struct {
 
 func (r reply) String() string { return fmt.Sprintf("%d %s", r.status, r.body) }
 
-// try sends a request. Line is the method and the URL; headers alternate names and values.
+// try sends a request. Line is the method and the URL; headers alternate names and values. An empty
+// value removes a header, for example the authorization.
 func (w *world) try(ctx context.Context, line, body string, headers ...string) (reply, error) {
 	method, target, _ := strings.Cut(line, " ")
 	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
@@ -79,13 +81,15 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 }
 
 // send is try for a request that must be answered. It retries after a 503, as RFC 9110 permits
-// clients, because the server's store may be slow on a busy machine.
+// clients, because the server's store may be slow on a busy machine. It may therefore be performed
+// twice. Use insist for a request that must not be.
 func (w *world) send(line, body string, headers ...string) reply {
 	w.t.Helper()
 	return w.insist(func() {}, line, body, headers...)
 }
 
-// insist is send, but calls undo before each retry, to undo a possible effect of the request.
+// insist is send, but calls undo before each retry, to undo a possible effect of the request. The
+// retries end after patience, with the 503 as the reply.
 func (w *world) insist(undo func(), line, body string, headers ...string) reply {
 	w.t.Helper()
 	for began := time.Now(); ; undo() {
@@ -107,7 +111,8 @@ func (w *world) must(status int, line, body string) reply {
 	return r
 }
 
-// create creates a JSON stream with messages, and returns its end offset.
+// create creates a JSON stream with messages, and returns its end offset. The path must be new: a
+// retry deletes the stream first.
 func (w *world) create(path, messages string) string {
 	w.t.Helper()
 	r := w.insist(func() { w.send("DELETE "+w.at(path), "") }, "PUT "+w.at(path), messages)
@@ -130,7 +135,7 @@ func (w *world) remove(path string) {
 	w.must(http.StatusNoContent, "DELETE "+w.at(path), "")
 }
 
-// read returns the messages after an offset, and the offset of the last one.
+// read returns the messages after an offset, and the offset of the last one. It returns one page.
 func (w *world) read(path, offset string) ([]json.RawMessage, string) {
 	w.t.Helper()
 	r := w.must(http.StatusOK, "GET "+w.at(path)+"?offset="+url.QueryEscape(offset), "")
@@ -159,7 +164,7 @@ func (w *world) one(pattern, id string) string {
 // wish returns the body of a request for a subscription.
 func wish(webhook string) string { return encode(fields{"webhook": webhook}) }
 
-// ask requests a subscription, and deletes it when the test ends.
+// ask requests a subscription, and deletes it when the test ends. The reply is of any status.
 func (w *world) ask(pattern, id, body string) reply {
 	w.t.Helper()
 	w.forgetLater(pattern, id)
@@ -201,6 +206,7 @@ func (w *world) quiet(d time.Duration) {
 }
 
 // until waits for a condition, and fails the test if the condition does not hold within the limit.
+// ok is called in this goroutine, every 20 ms.
 func (w *world) until(limit time.Duration, ok func() bool, what string, args ...any) {
 	w.t.Helper()
 	over := time.After(limit)

@@ -33,7 +33,14 @@ type Reply struct {
 }
 
 // Witness checks the invariants of the specification from the public behaviour: S1 to S4, S6 and
-// S7.
+// S7. It is not safe for concurrent use. It keeps all that it has seen.
+//
+// Its memory, and the checks that use it:
+//
+//	epochs   consumer              S1: no notice of an earlier epoch after a later one
+//	ids      wake id               S2: it belongs to one consumer and epoch
+//	wakes    consumer and epoch    S2, S3: it has one wake id, which alone claims it
+//	acked    life and stream       S4: offsets never decrease
 type Witness struct {
 	epochs map[string]uint64            // the largest epoch of each consumer
 	ids    map[string]string            // owner of each wake id
@@ -46,7 +53,8 @@ func New() *Witness {
 	return &Witness{epochs: map[string]uint64{}, ids: map[string]string{}, wakes: map[string]string{}, acked: map[string]map[string]uint64{}}
 }
 
-// Notice checks S1 (epochs), S2 (wake ids) and S4 (offsets).
+// Notice checks S1 (epochs), S2 (wake ids) and S4 (offsets). Call it in the order of arrival. A
+// notice that overtook is not held against the order.
 func (w *Witness) Notice(n *Notice) error {
 	cycle := fmt.Sprintf("%s epoch %d", n.Consumer, n.Epoch)
 	if is, known := w.ids[n.WakeID]; known && is != cycle {
@@ -83,7 +91,8 @@ func (w *Witness) grow(life string, offsets map[sluice.Path]uint64) error {
 	return nil
 }
 
-// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (deleted consumers).
+// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (deleted consumers). Outdated is
+// from before the callback was sent; so the order of the calls does not matter for S6.
 func (w *Witness) Reply(r *Reply) error {
 	cycle := fmt.Sprintf("%s epoch %d", r.Consumer, r.Epoch)
 	known := w.wakes[cycle]
