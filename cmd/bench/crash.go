@@ -18,6 +18,16 @@ import (
 )
 
 // crashPlan is the rows of systems that are killed at full load and started again.
+//
+// The times of a row:
+//
+//	before        kill                  ready                  after
+//	├─────────────┼──────────────────────┼─────────────────────┤
+//	 full load    acks, arrivals: armed  publishers reconnect  missing is counted, within patience
+//	              └──────── ready ───────┘
+//
+// Events are published with an id each, until they are acknowledged, so that a repetition is stored
+// once within the dedup window.
 type crashPlan struct {
 	publishers, paths, window int
 	before, after             time.Duration // the load around the kill
@@ -100,7 +110,8 @@ func (p crashPlan) round(ctx context.Context, e env, start starting) (r crashRow
 	return r, err
 }
 
-// pauses is the longest time without an occurrence.
+// pauses is the longest time without an occurrence. It is safe for concurrent use. A pause that has
+// not ended when it is read does not count.
 type pauses struct {
 	mu      sync.Mutex
 	last    time.Time
@@ -139,7 +150,8 @@ func (p *pauses) read() time.Duration {
 	return p.longest
 }
 
-// crashLoad is a system, and publishers that go on when it is killed and started again.
+// crashLoad is a system, and publishers that go on when it is killed and started again. begin,
+// crash and end are for one goroutine, in this order; end must be called, too, after an error.
 type crashLoad struct {
 	crashPlan
 
@@ -222,7 +234,8 @@ func (l *crashLoad) end() error {
 	return l.proc.stop()
 }
 
-// publish publishes a publisher's events until ctx ends, each until it is acknowledged.
+// publish publishes a publisher's events until ctx ends, each until it is acknowledged. A publisher
+// has one event in flight.
 func (l *crashLoad) publish(ctx context.Context, publisher int) {
 	for number := publisher; ctx.Err() == nil; number += l.publishers {
 		path := sluice.Path(fmt.Sprintf("/%s/p%d", consumerName, number%l.paths))

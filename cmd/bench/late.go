@@ -76,7 +76,8 @@ func (p latePlan) startSluice(ctx context.Context, e env, hook string) (*bed, er
 	return b, nil
 }
 
-// round measures a system once: at the receiver and, if it has a log, from that.
+// round measures a system once: at the receiver and, if it has a log, from that. It returns one row
+// for the loop, and two for Sluice.
 func (p latePlan) round(ctx context.Context, e env, start func(context.Context, env, string) (*bed, error)) (rows []lateRow, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.again+limit, errLimit)
 	defer cancel()
@@ -121,7 +122,8 @@ func lateOf(late []time.Duration, again int) lateRow {
 }
 
 // lateness returns the delay of each event's second request after the first answer and the wait,
-// and the number of further requests.
+// and the number of further requests. An event without a second request has no delay. all is in
+// order of arrival.
 func lateness(all []arrival, again time.Duration) (late []time.Duration, beyond int) {
 	due := map[int]time.Time{}
 	for _, a := range all {
@@ -138,7 +140,8 @@ func lateness(all []arrival, again time.Duration) (late []time.Duration, beyond 
 	return late, beyond
 }
 
-// latenessOf returns the delay of the attempts after the first behind their due times.
+// latenessOf returns the delay of the attempts after the first behind their due times. It sorts
+// log. The due time is that of the verdict before.
 func latenessOf(log []sluice.Attempt) (late []time.Duration) {
 	slices.SortStableFunc(log, func(a, b sluice.Attempt) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Number, b.Number))

@@ -28,7 +28,9 @@ const loopEnv = "SLUICE_BENCH_LOOP"
 
 // loop is a minimal implementation: a NATS server in the process, a durable consumer, workers that
 // POST the data and acknowledge. It signs nothing, keeps no order and no log, and a failed message
-// is redelivered when its ack wait is over, or earlier by a timer.
+// is redelivered when its ack wait is over, or earlier by a timer. It is ready when it has written
+// its addresses into Data, and runs until SIGTERM or SIGINT. The field Fan is for URLs of one
+// receiver: the message is acknowledged when all have answered 200.
 type loop struct {
 	Data   string `json:"data"`
 	Sync   string `json:"sync"`
@@ -102,6 +104,7 @@ func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer,
 	})
 }
 
+// Workers end when messages is closed; then those that wait for a timer end with ctx.
 func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan job) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Window}, Timeout: 15 * time.Second}
 	again := make(chan struct{}, l.Window) // as many concurrent ones as workers
@@ -135,7 +138,7 @@ type job struct {
 	left *atomic.Int64
 }
 
-// handle reports whether the message was POSTed.
+// handle reports whether the message was POSTed. A failed message stays unacknowledged.
 func (l loop) handle(ctx context.Context, client *http.Client, m job) bool {
 	if err := post(ctx, client, m.url, m.Data()); err != nil {
 		if l.Again == 0 {
@@ -152,6 +155,7 @@ func (l loop) handle(ctx context.Context, client *http.Client, m job) bool {
 	return true
 }
 
+// Any other answer than 200 is an error.
 func post(ctx context.Context, client *http.Client, url string, data []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(data))
 	if err != nil {

@@ -105,8 +105,9 @@ func (p manyPlan) round(ctx context.Context, e env, count int) (row manyRow, err
 	return row, p.restart(ctx, e, b, &row)
 }
 
-// subscribeMany makes so many subscriptions, each with a pattern and a URL that have its number for a
-// %d, and returns how many it made a second. It goes on after a refusal, but ends after many.
+// subscribeMany makes so many subscriptions, each with a pattern and a URL that have its number for
+// a %d, and returns how many it made a second. It goes on after a refusal, but ends after many.
+// After a hundred refusals it stops, and its error joins all of them.
 func subscribeMany(ctx context.Context, api *client.Client, hook string, count int, pattern string) (rate float64, refused int, err error) {
 	const many = 100
 	began := time.Now()
@@ -129,7 +130,8 @@ func subscribeMany(ctx context.Context, api *client.Client, hook string, count i
 	return float64(count-refused) / time.Since(began).Seconds(), refused, err
 }
 
-// restart stops the idle server, starts it with all that it stored, and stops it amid events.
+// restart stops the idle server, starts it with all that it stored, and stops it amid events. It
+// closes b.
 func (p manyPlan) restart(ctx context.Context, e env, b *bed, row *manyRow) error {
 	began := time.Now()
 	if err := b.close(); err != nil {
@@ -197,7 +199,8 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 	return nil
 }
 
-// arrived waits for the arrival of all events, or for long enough.
+// arrived waits for the arrival of all events, or for long enough. Missing events are no error; the
+// time of the last is then that of the end of the wait.
 func arrived(ctx context.Context, got *arrivals) {
 	select {
 	case <-got.all:

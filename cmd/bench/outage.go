@@ -14,6 +14,16 @@ import (
 
 // outagePlan is the row of an outage: events go on while the endpoint is down, and for a while
 // before and after.
+//
+// The times of a row, with the events at one rate all the while:
+//
+//	before         began          ended          the last has arrived
+//	├──────────────┼──────────────┼──────────────┼──
+//	 r.before      peak, requests,  recovering,    end
+//	               attempts         busiest, gone
+//
+// Floor is the time that the left events take at the subscription's rate, so gone is expected to be
+// at least that.
 type outagePlan struct {
 	perSecond     int // events
 	paths         int
@@ -23,7 +33,8 @@ type outagePlan struct {
 	steps         []sluice.Duration // of the retry timetable
 }
 
-// weather is the behaviour of the endpoint while it is down.
+// weather is the behaviour of the endpoint while it is down. Without an outage (fair), the endpoint
+// is up all the time, and the same figures are taken.
 type weather string
 
 const (
@@ -123,7 +134,8 @@ func (p outagePlan) round(ctx context.Context, e env, w weather) (r outageRow, e
 	return p.load(ctx, b, hook, &storm{w, &down})
 }
 
-// storm takes an endpoint down and up again.
+// storm takes an endpoint down and up again. begin and end are called once each. Down is read by
+// the endpoint.
 type storm struct {
 	weather weather
 	down    *atomic.Bool
@@ -209,7 +221,8 @@ func (p outagePlan) count(r *outageRow, all []arrival, began, ended time.Time) {
 	}
 }
 
-// read enters the server's results.
+// read enters the server's results. The attempt log must be complete, so it first waits until the
+// subscription rests.
 func (p outagePlan) read(ctx context.Context, b *bed, r *outageRow, outage [2]time.Time) error {
 	if err := b.rests(ctx, consumerName); err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 )
 
 // parkedPlan is the row of parked lanes: paths with a failing head and a retry in an hour, beside
-// healthy paths of the same subscription.
+// healthy paths of the same subscription. A round has four stages on one server, so that later ones
+// have the state of the earlier ones.
 type parkedPlan struct {
 	lanes     int
 	perSecond int // events of the healthy paths
@@ -100,7 +101,7 @@ func (p parkedPlan) round(ctx context.Context, e env) (rows []parkedRow, err err
 	return rows, watch.stop()
 }
 
-// stage publishes events of the healthy paths and the stage's load.
+// stage publishes events of the healthy paths and the stage's load. Missing arrivals are no error.
 func (p parkedPlan) stage(ctx context.Context, b *bed, stage int, hook *witness) (parkedRow, error) {
 	events := int(p.lasts.Seconds() * float64(p.perSecond))
 	doomed := flow{consumerName, "doomed", failingGroup, p.lanes}

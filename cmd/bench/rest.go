@@ -37,7 +37,8 @@ type restRow struct {
 	again        int
 }
 
-// sender publishes n events from first on in one request.
+// sender publishes n events from first on in one request. It returns when the request is answered,
+// and is called by many goroutines.
 type sender func(ctx context.Context, phase, first, n int) error
 
 func (p restPlan) table() table[restRow] {
@@ -133,7 +134,8 @@ type flooding struct {
 	send           sender
 }
 
-// flood publishes n events and waits for their arrival.
+// flood publishes n events and waits for their arrival. An error if one is refused, or if not all
+// arrive before ctx ends.
 func (f flooding) flood(ctx context.Context, phase, n int) (*published, error) {
 	got := &published{arrivals: f.hook.expect(phase, n), acks: make([]time.Duration, (n+f.batch-1)/f.batch)}
 	var next atomic.Int64
@@ -175,7 +177,8 @@ func (p restPlan) overNATS(ctx context.Context, b *bed) (send sender, end func()
 	}, l.close, nil
 }
 
-// overHTTP publishes over plain connections: a client of net/http would take more of the cores than the server's part.
+// overHTTP publishes over plain connections: a client of net/http would take more of the cores than
+// the server's part. end closes the connections; no send may be in progress then.
 func (p restPlan) overHTTP(ctx context.Context, b *bed) (send sender, end func(), err error) {
 	free := make(chan *httpConn, p.clients)
 	end = func() {

@@ -42,7 +42,7 @@ func rowOf(all []time.Duration) streamRow {
 	return streamRow{count: len(all), p50: percentile(all, 50), p99: percentile(all, 99), last: percentile(all, 100)}
 }
 
-// probe measures one row.
+// probe measures one row. run leaves nothing running, but its streams remain on the server.
 type probe struct {
 	name, aim string
 	run       func(ctx context.Context, b *bed) (streamRow, error)
@@ -186,7 +186,8 @@ type pace struct {
 
 // oneByOne sends one after another, each when the previous one has arrived and the waiter has had
 // time to wait again, and measures the delay of each. The waiter calls each with every arrival,
-// until that returns false.
+// until that returns false. An arrival before its send is an error: it would be that of something
+// else.
 func (p pace) oneByOne(
 	ctx context.Context, send func(ctx context.Context, number int) error, wait func(ctx context.Context, each func(error) bool),
 ) (streamRow, error) {
@@ -258,7 +259,8 @@ func (p streamsPlan) appendByMany(ctx context.Context, b *bed) (row streamRow, e
 	return row, err
 }
 
-// byMany sends with many clients.
+// byMany sends with many clients. The rate is that of the acknowledged ones, by all clients
+// together.
 func (p streamsPlan) byMany(send func(number int) error) (streamRow, error) {
 	begun := time.Now()
 	err := together(p.clients, func(c int) error {

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// bell is an endpoint that is woken, and is done with it at once.
+// bell is an endpoint that is woken, and is done with it at once. It has room for more notices than
+// any row has, so that answers do not wait for the counter.
 type bell struct {
 	url    string
 	rung   chan ring
@@ -68,7 +69,7 @@ func (b *bell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"done":true}`)) // a sender that has gone sends it again
 }
 
-// next returns the next notice.
+// next returns the next notice. They come in the order of arrival.
 func (b *bell) next(ctx context.Context) (ring, error) {
 	select {
 	case r := <-b.rung:

@@ -33,8 +33,8 @@ type mark struct {
 // event. It is called by many goroutines at once.
 type answer func(m mark, before int) (status int, wait time.Duration)
 
-// witness is an endpoint that remembers every request. It can be closed and opened again at
-// the same address.
+// witness is an endpoint that remembers every request. It can be closed and opened again at the
+// same address. It is safe for concurrent use, except for open and close.
 type witness struct {
 	url    string
 	at     string
@@ -132,7 +132,8 @@ func (w *witness) count(group int) int {
 	return w.taken[group]
 }
 
-// of returns the requests of a group, in order of arrival.
+// of returns the requests of a group, in order of arrival. It includes the requests with other
+// answers than 200.
 func (w *witness) of(group int) []arrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,7 +185,7 @@ func deliveries(all []arrival) (first []arrival, again int) {
 }
 
 // disorder returns how many deliveries came after a later one of their path: the events were spread
-// over that many paths in turn.
+// over that many paths in turn. first is in order of arrival.
 func disorder(first []arrival, paths int) (n int) {
 	last := map[int]int{}
 	for _, a := range first {

@@ -39,7 +39,7 @@ type notice struct {
 	request *request
 }
 
-// outcome is the answer to a callback.
+// outcome is the answer to a callback. OK, Token and Streams are of a success, Error of a refusal.
 type outcome struct {
 	reply
 
@@ -70,7 +70,8 @@ func bearer(token string) string {
 	return "Bearer " + token
 }
 
-// tryCallback sends a body to a notice's callback URL, with a token.
+// tryCallback sends a body to a notice's callback URL, with a token. It checks nothing, and can be
+// called by any goroutine.
 func (w *world) tryCallback(ctx context.Context, n notice, token, body string) (outcome, error) {
 	r, err := w.try(ctx, "POST "+n.Callback, body, "Authorization", bearer(token))
 	if err != nil {
@@ -81,6 +82,7 @@ func (w *world) tryCallback(ctx context.Context, n notice, token, body string) (
 }
 
 // raw sends a body as a callback of a notice, with a token, and checks that the answer is complete.
+// A refusal is no failure of the test.
 func (w *world) raw(n notice, token, body string) outcome {
 	w.t.Helper()
 	o, err := w.tryCallback(w.t.Context(), n, token, body)
@@ -97,7 +99,8 @@ func (w *world) raw(n notice, token, body string) outcome {
 	return o
 }
 
-// bodyOf returns a callback of a notice; it has the notice's epoch unless the fields have one.
+// bodyOf returns a callback of a notice; it has the notice's epoch unless the fields have one. An
+// epoch in f wins.
 func bodyOf(n notice, f fields) string {
 	all := fields{"epoch": n.Epoch}
 	maps.Copy(all, f)
@@ -135,13 +138,15 @@ func claim(n notice, more fields) fields {
 // acked is the acknowledgement of one offset.
 func acked(path, at string) []cursor { return []cursor{{Path: path, Offset: at}} }
 
-// shows checks a consumer's position in its answer.
+// shows checks a consumer's position in its answer. The order does not matter, and there may be no
+// other stream.
 func (w *world) shows(streams []cursor, want ...cursor) {
 	w.t.Helper()
 	require.ElementsMatch(w.t, want, streams)
 }
 
-// scene is a consumer that was woken once, by the first event of its stream.
+// scene is a consumer that was woken once, by the first event of its stream. No callback has
+// claimed its first notice yet.
 type scene struct {
 	*world
 
@@ -152,7 +157,8 @@ type scene struct {
 	first notice
 }
 
-// wake makes a scene with a scripted receiver.
+// wake makes a scene with a scripted receiver. A test can have one scene, because its names are
+// fixed.
 func (w *world) wake(says script) scene {
 	w.t.Helper()
 	s := scene{world: w, hook: w.receive("hook", says), path: w.path("tasks/1")}
@@ -163,7 +169,8 @@ func (w *world) wake(says script) scene {
 	return s
 }
 
-// rest claims the wake, acknowledges its event and reports done.
+// rest claims the wake, acknowledges its event and reports done. The consumer is idle afterwards,
+// unless more is pending.
 func (s scene) rest() outcome {
 	s.t.Helper()
 	return s.report(s.first, claim(s.first, fields{"acks": acked(s.path, s.tail), "done": true}))

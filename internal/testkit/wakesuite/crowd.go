@@ -41,7 +41,8 @@ func aThousand(w *world) {
 	require.Len(w.t, wakes, streams)
 }
 
-// each sends the same request to many streams, 32 at a time.
+// each sends the same request to many streams, 32 at a time. Their paths are the numbers from 1. A
+// failure is an error of the test, and ends that sender only.
 func (w *world) each(streams int64, status int, method, body string) {
 	w.t.Helper()
 	var next atomic.Int64
@@ -61,7 +62,8 @@ func (w *world) each(streams int64, status int, method, body string) {
 }
 
 // among creates many subscriptions with broken endpoints, and waits until still holds for all of
-// them. It then checks that a working endpoint gets its notice.
+// them. It then checks that a working endpoint gets its notice. The endpoints stay broken until the
+// test ends.
 func (w *world) among(says script, still func(*receiver) bool) {
 	w.t.Helper()
 	const endpoints = 48

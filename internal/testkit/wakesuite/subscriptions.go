@@ -85,7 +85,8 @@ func sameWishAtOnce(w *world) {
 	require.Len(w.t, secrets, 1, "one of them made it")
 }
 
-// atOnce makes n concurrent calls and returns the answers.
+// atOnce makes n concurrent calls and returns the answers. They are in the order of the calls'
+// numbers.
 func (w *world) atOnce(n int, act func(ctx context.Context, i int) (reply, error)) []reply {
 	w.t.Helper()
 	replies, errs := make([]reply, n), make([]error, n)

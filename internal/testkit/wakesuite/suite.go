@@ -40,7 +40,7 @@ const few = 6
 // Run runs the suite, without the slow tests if testing.Short. Tests run concurrently, regardless
 // of the number of processors, because most of them wait. The heavy ones run at the end, one at a
 // time: run beside the others, they kept a server with two processors from answering in time. It
-// returns when all have ended. A name of a test is a sentence that says what is required.
+// returns when all have ended. The name of a test is its requirement, as a sentence.
 func Run(t *testing.T, s Server) {
 	t.Helper()
 	s.Base = strings.TrimSuffix(s.Base, "/")
