@@ -189,6 +189,7 @@ func matching(all []candidate, prefix string) []candidate {
 	return slices.DeleteFunc(all, func(one candidate) bool { return !strings.HasPrefix(one.value, prefix) })
 }
 
+// enumOf returns the values of a flag or an argument, without the empty one for an absent flag.
 func enumOf(value *kong.Value) (all []candidate) {
 	if value.Enum == "" {
 		return nil
@@ -228,6 +229,7 @@ func flagOf(node *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
+// childOf returns the command of a word, which may be an alias; nil if there is none.
 func childOf(node *kong.Node, word string) *kong.Node {
 	for _, child := range node.Children {
 		if child.Name == word || slices.Contains(child.Aliases, word) {

@@ -142,6 +142,8 @@ type contextView struct {
 	terminal.Context
 }
 
+// viewOfContext returns a context for output: Kept says that it has a token, which is removed. Code
+// NotFound.
 func viewOfContext(contexts terminal.Contexts, name string) (contextView, error) {
 	v := contextView{Name: name}
 	var err error

@@ -240,6 +240,8 @@ func (s *server) openSender(ctx context.Context) error {
 	return nil
 }
 
+// openRegistry constructs the shared components and the registry. The metrics outlive ctx: a scrape
+// during the shutdown is served.
 func (s *server) openRegistry(ctx context.Context) error {
 	if _, err := s.Store.LettersConsumer(ctx); err != nil {
 		return err
@@ -303,6 +305,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 	return err
 }
 
+// openEngine constructs the delivery engine with its sources, after the leases that divide its
+// work.
 func (s *server) openEngine(ctx context.Context) error {
 	var err error
 	if s.replica, err = datadir.ReplicaID(s.cfg.Data); err != nil {
@@ -355,6 +359,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	return nil
 }
 
+// openAPI constructs the handler of the API, last: it uses all others.
 func (s *server) openAPI(context.Context) error {
 	token, err := datadir.RootToken(s.cfg.Data)
 	if err != nil {

@@ -153,6 +153,8 @@ func (e *examination) checkData() {
 	}
 }
 
+// checkWritable creates and removes a file, because permissions alone do not show a read-only
+// mount.
 func (e *examination) checkWritable() {
 	probe, err := os.CreateTemp(e.data, ".doctor-*")
 	if err != nil {

@@ -149,6 +149,7 @@ type choice struct {
 	until   time.Time                // end of the wait for the filter
 }
 
+// page reads a page, and waits for the filter for filterPatience at most.
 func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPage, error) {
 	c.until = time.Now().Add(filterPatience)
 	page, err := c.e.log.Window(ctx, c.sub, q)

@@ -37,6 +37,9 @@ func (s *Server) authenticate(c echo.Context) error {
 	return nil
 }
 
+// callerOf returns the caller of a request that needs one: of an opened namespace's streams without
+// a token, of a ticket, or of a token. Codes Unauthenticated, with the reason in the details for a
+// grant that has ended; InvalidRequest for a ticket beside a token; Unavailable.
 func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
 	if s.streams.Anonymous(c) {
 		return sluice.Caller{Principal: sluice.Anonymous}, nil
@@ -137,6 +140,9 @@ func subscriptionOf(c echo.Context) *sluice.Subscription {
 	return sub
 }
 
+// owns returns nil for an admin of the namespace, and for the owner as long as it may subscribe to
+// the subscription's object (S0-08, C16). SubscriptionMissing for others (C14); Unavailable if that
+// cannot be decided yet.
 func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
 	admin := s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: sub.Namespace})
 	switch {

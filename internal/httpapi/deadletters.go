@@ -94,6 +94,8 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
+// parseDeadLetterQuery parses the parameters. The cursor is a position in the stream of dead
+// letters.
 func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
 	q := model.DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
 	p, err := httpkit.PageOf(c, "reason", "path", "since")
@@ -201,6 +203,8 @@ type redriveRequest struct {
 	Rate sluice.Rate `json:"rate"`
 }
 
+// check returns an error (InvalidRequest) unless the request has IDs or all, at most
+// httpkit.MaxLimit IDs, and no negative rate; 0 is the subscription's rate.
 func (r *redriveRequest) check() error {
 	switch {
 	case r.All == (len(r.IDs) > 0):

@@ -56,6 +56,8 @@ func deliveryStates(name string) ([]explain.State, error) {
 	return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use one of delivered, retrying, held, dead, parked (retrying or held), failed (all except delivered)", name).With("field", "state")
 }
 
+// parseDeliveryQuery parses the parameters. Since selects events by sequence or attempts by time,
+// until attempts by time.
 func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
 	p, err := httpkit.PageOf(c, "state", "since", "until", "path", "event_type")
 	if err != nil {
@@ -273,6 +275,7 @@ func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]
 	return nil, sluice.Errorf(sluice.InvalidRequest, "envelope %q: use cloudevents or fact", envelope).With("field", "envelope")
 }
 
+// parseWindowQuery parses the parameters; wait is 0 to 30 s.
 func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, err error) {
 	if err := httpkit.OnlyParams(c, "after", "types", "limit", "wait", "envelope"); err != nil {
 		return q, 0, err

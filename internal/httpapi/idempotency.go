@@ -105,6 +105,7 @@ func hashRequest(c echo.Context) (string, error) {
 	return hashOf(parts...), nil
 }
 
+// hashOf returns a hash of parts. Their lengths keep two lists of parts from having the same hash.
 func hashOf(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -185,6 +186,8 @@ func keptHeader(header http.Header) map[string][]string {
 	return kept
 }
 
+// replayAnswer sends a stored response with its original status, and the header
+// Idempotent-Replayed. Code Conflict if the response was too large to be stored.
 func replayAnswer(c echo.Context, kept *model.KeptAnswer) error {
 	if kept.Status == http.StatusRequestEntityTooLarge {
 		return sluice.Errorf(sluice.Conflict, "the request was completed; its response exceeds %d bytes and was not saved", maxKeptAnswer)

@@ -64,6 +64,7 @@ type served struct {
 	waits                   bool // expected to take long
 }
 
+// servedOf copies the record out of the context, which is reused after the request.
 func servedOf(c echo.Context) served {
 	req, res := c.Request(), c.Response()
 	return served{

@@ -144,6 +144,7 @@ func (s *Server) streamRoutes() []httpkit.Route {
 	return all
 }
 
+// subscriptionRoutes returns the routes of subscriptions. Those in mirrors.Or also serve mirrors.
 func (s *Server) subscriptionRoutes() []httpkit.Route {
 	const one = "/v1/subscriptions/:id"
 	return []httpkit.Route{

@@ -85,6 +85,8 @@ func (s *Server) tailed(c echo.Context, q model.TailQuery) error {
 	return err
 }
 
+// parseTailQuery parses the parameters. After 0 and an absent one differ: the latter asks for the
+// present place.
 func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
 	if err := httpkit.OnlyParams(c, "after", "wait", "limit", "subscription"); err != nil {
 		return q, err

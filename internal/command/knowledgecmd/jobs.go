@@ -39,6 +39,7 @@ func (c *knowledgeJobsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(all, func() error { return jobTable(s, all) })
 }
 
+// jobTable prints jobs without their content and tokens.
 func jobTable(s *terminal.Session, all []sluice.Job) error {
 	rows := make([][]string, len(all))
 	for i := range all {

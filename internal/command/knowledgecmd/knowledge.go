@@ -35,6 +35,7 @@ type namespaceFlag struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
+// Nil and 0 are the server's defaults, for Revision any.
 type knowledgePutCmd struct {
 	namespaceFlag
 

@@ -47,6 +47,7 @@ func (nsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
+// The zero value of a flag is the server's default, except for MaxAge and MaxBytes.
 type nsPutCmd struct {
 	terminal.Confirmation
 
@@ -96,6 +97,7 @@ func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showNamespace(s, ns)
 }
 
+// A nil field is unchanged.
 type nsEditCmd struct {
 	terminal.Confirmation
 

@@ -111,6 +111,8 @@ func (s *Handler) putStream(c echo.Context) error {
 	return c.NoContent(http.StatusCreated)
 }
 
+// streamURL returns the URL of a stream in the form in which the request came: below the namespace,
+// or below rootBase.
 func (s *Handler) streamURL(c echo.Context, key durable.Key) string {
 	path := streamsBase + key.Namespace + string(key.Path)
 	if cameByRoot(c) {

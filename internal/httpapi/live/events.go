@@ -225,6 +225,7 @@ func (w *eventWriter) write(texts ...[]byte) error {
 	return err
 }
 
+// flush sends the buffer and empties it. The first error is kept in failed.
 func (w *eventWriter) flush() error {
 	err := w.write(w.buffer)
 	if err == nil {

@@ -171,6 +171,7 @@ func (w *feedSocket) send(frames []feed.Frame) error {
 	return w.write(b)
 }
 
+// write sends pieces in one write to the connection. The last error is kept in failed.
 func (w *feedSocket) write(pieces ...[]byte) error {
 	err := w.conn.Write(pieces...)
 	if err != nil {

@@ -87,6 +87,7 @@ type pacedWriter struct {
 
 const sliceBytes = 256 << 10
 
+// Write returns an error if the client does not read at the pace.
 func (w pacedWriter) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		var m int

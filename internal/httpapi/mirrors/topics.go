@@ -80,6 +80,7 @@ func (s *Handler) listTopics(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
+// topicsOf parses the parameters. Code InvalidRequest for a malformed cursor.
 func topicsOf(c echo.Context) (q topicsQuery, err error) {
 	p, err := httpkit.PageOf(c, "include_mirrored", "path_prefix")
 	if err != nil {

@@ -164,6 +164,7 @@ type scheduledQuery struct {
 	limit   int
 }
 
+// scheduledQueryOf parses the parameters; without a pattern, all paths.
 func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
 	p, err := httpkit.PageOf(c, "pattern")
 	if err != nil {
@@ -230,6 +231,8 @@ func renderScheduled(page []model.Scheduled, next string) []byte {
 	return append(sluice.AppendString(append(b, `],"next_cursor":`...), next), '}')
 }
 
+// appendScheduled appends the JSON of a scheduled event. Its state is waiting; publishing while a
+// replica has claimed it; or retrying between two attempts to publish.
 func appendScheduled(b []byte, is *model.Scheduled) []byte {
 	state := "waiting"
 	switch {
