@@ -138,6 +138,8 @@ type flow struct {
 	paths int
 }
 
+// publish publishes one event and returns when it is acknowledged. Its path depends on its number
+// only.
 func (b *bed) publish(ctx context.Context, f flow, number int) error {
 	path := sluice.Path(fmt.Sprintf("/%s/%s%d", f.id, f.kind, number%f.paths))
 	_, err := b.js.Publish(ctx, streams.Names{}.Subject(namespace, path), body(f.group, number, time.Now(), size))
@@ -224,6 +226,7 @@ func (b *bed) watch(ctx context.Context, id string, records func(context.Context
 	return w
 }
 
+// run polls ten times a second until ctx ends. It ends with the first error.
 func (w *watcher) run(ctx context.Context, records func(context.Context, string) (int, error)) error {
 	const listEvery = 10
 	tick := time.NewTicker(time.Second / listEvery)

@@ -127,6 +127,7 @@ func (p *pauses) arm() {
 	p.armed = true
 }
 
+// note enters an occurrence.
 func (p *pauses) note() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,6 +246,8 @@ func (l *crashLoad) publish(ctx context.Context, publisher int) {
 	}
 }
 
+// try makes one attempt to publish, which takes a second at most, and reports whether it was
+// acknowledged. An event of a failed attempt may be stored nevertheless.
 func (l *crashLoad) try(subject string, number int) bool {
 	at := l.at.Load()
 	if at == nil {

@@ -105,11 +105,14 @@ func (l *load) pace(ctx context.Context, n int, interval time.Duration) (*arriva
 	return got, l.settled(ctx, got)
 }
 
+// begin begins a phase of n events. Its number is new, so that late repetitions of earlier ones do
+// not count.
 func (l *load) begin(n int) *arrivals {
 	l.phase++
 	return l.hook.expect(l.phase, n)
 }
 
+// publish publishes one event of the phase and returns when it is acknowledged.
 func (l *load) publish(ctx context.Context, js jetstream.JetStream, number int) error {
 	sent := time.Now()
 	_, err := js.Publish(ctx, l.subjects[number%len(l.subjects)], body(l.phase, number, sent, l.size))

@@ -41,6 +41,7 @@ type loop struct {
 	Again time.Duration `json:"again"` // a failed message is POSTed again after this; 0: when its ack wait is over
 }
 
+// runLoop is the process of the bare loop. It returns when ctx has ended and its workers have.
 func runLoop(ctx context.Context, spec string) (err error) {
 	var l loop
 	if err := json.Unmarshal([]byte(spec), &l); err != nil {
@@ -87,6 +88,8 @@ func runLoop(ctx context.Context, spec string) (err error) {
 	return nil
 }
 
+// provision creates the stream and the consumer. It succeeds, too, if they are there, with the same
+// configuration.
 func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

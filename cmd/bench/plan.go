@@ -149,6 +149,8 @@ func (p plan) round(ctx context.Context, e env, s system) (got sample, err error
 	return got, nil
 }
 
+// sample measures a running system: the warm-up, the floods, and then the paced events. The usage
+// is read when all events of a part are acknowledged.
 func (p plan) sample(ctx context.Context, proc *process, load *load) (sample, error) {
 	if _, err := load.flood(ctx, p.warmup); err != nil {
 		return sample{}, fmt.Errorf("warm-up: %w", err)

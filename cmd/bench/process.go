@@ -55,6 +55,8 @@ func launchSelf(ctx context.Context, variable string, description any, dir strin
 	return p, err
 }
 
+// selfCommand returns the command of a child process: this program, with the description as JSON in
+// the variable.
 func selfCommand(ctx context.Context, variable string, description any) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -113,6 +115,7 @@ type addresses struct {
 
 const addressesFile = "addresses.json"
 
+// writeAddresses writes the file atomically, so that a reader never finds a part of it.
 func writeAddresses(dir string, at addresses) error {
 	data, err := json.Marshal(at)
 	if err != nil {

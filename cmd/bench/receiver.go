@@ -35,6 +35,7 @@ type arrivals struct {
 	all   chan struct{} // closed when every event has arrived
 }
 
+// listen opens a receiver on a free port of the loopback address. Close it after use.
 func listen(ctx context.Context) (*receiver, error) {
 	var config net.ListenConfig
 	at, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -123,6 +123,7 @@ func (t table[R]) run(ctx context.Context, e env) (result, error) {
 	return t.result(samples), nil
 }
 
+// result returns the figures of the samples, rounded to five digits.
 func (t table[R]) result(samples [][]R) result {
 	all := result{Name: t.name, Title: t.title, About: t.about, Plot: t.plot}
 	for _, c := range t.columns {
@@ -245,6 +246,7 @@ func (r result) line(row series, base *series) (line, ratios []string) {
 	return line, ratios
 }
 
+// turned returns the lines as columns. No line is longer than the first.
 func turned(lines [][]string) [][]string {
 	columns := make([][]string, len(lines[0]))
 	for _, line := range lines {
@@ -281,6 +283,7 @@ func number(value float64) string {
 	return strconv.FormatFloat(value, 'f', 3, 64)
 }
 
+// thousands puts commas between groups of three digits.
 func thousands(digits string) string {
 	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
 		digits = digits[:at] + "," + digits[at:]

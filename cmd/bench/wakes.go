@@ -31,6 +31,7 @@ type ring struct {
 	Epoch int         `json:"epoch"`
 }
 
+// hang opens a bell on a free port of the loopback address. Close it after use.
 func hang(ctx context.Context) (*bell, error) {
 	var config net.ListenConfig
 	at, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -64,6 +64,7 @@ func station(ctx context.Context, a answer) (*witness, error) {
 	return w, err
 }
 
+// open listens at the witness's address. The requests that it has seen remain.
 func (w *witness) open(ctx context.Context) error {
 	var config net.ListenConfig
 	at, err := config.Listen(ctx, "tcp", w.at)
@@ -154,6 +155,7 @@ func (w *witness) wait(ctx context.Context, group, n int, limit time.Duration) e
 	return poll(ctx, func() (bool, error) { return w.count(group) >= n || time.Now().After(until), nil })
 }
 
+// markOf returns the mark in a request's body, in any envelope; false if there is none.
 func markOf(data []byte) (mark, bool) {
 	_, rest, _ := bytes.Cut(data, []byte(`"mark":"`))
 	text, _, _ := bytes.Cut(rest, []byte(`"`))

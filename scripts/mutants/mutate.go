@@ -204,6 +204,7 @@ func (s *source) cases(n *ast.SwitchStmt) {
 	}
 }
 
+// binary changes an operation that decides or calculates.
 func (s *source) binary(n *ast.BinaryExpr, parent ast.Node) {
 	switch n.Op { //nolint:exhaustive // the others decide nothing
 	case token.LAND:
@@ -297,6 +298,7 @@ func (s *source) exits(list []ast.Stmt) {
 	}
 }
 
+// drop makes a statement one that is left out while the change is on.
 func (s *source) drop(st ast.Stmt) { s.wrap(st, "without", "if !mutantOn(%d) { ", " }") }
 
 // droppable reports whether a call is one whose absence a test can be expected to notice: not of a

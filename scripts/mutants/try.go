@@ -128,6 +128,7 @@ func (b *built) probes(ctx context.Context, opts options, s subject, work string
 	return all, errors.Join(errs...)
 }
 
+// probe runs one test alone. A test that takes testLimit comes by no change, so it is not asked.
 func (b *built) probe(ctx context.Context, name, file string) (probe, error) {
 	p := probe{name: name, comes: map[int]bool{}}
 	began := time.Now()
@@ -203,6 +204,8 @@ func (b *built) decide(ctx context.Context, limit time.Duration, id int, tests s
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*)$`)
 
+// failed returns the name of the first failed test in the output, or its panic; "" if there is
+// neither.
 func failed(out []byte) string {
 	if m := failure.FindSubmatch(out); m != nil {
 		return string(append(m[1], m[2]...))

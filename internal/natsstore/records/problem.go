@@ -25,7 +25,7 @@ func (p Problems) Get(ctx context.Context, id string) (problem.Record, uint64, e
 	return p.bucket.Get(ctx, id)
 }
 
-// Put stores a record.
+// Put stores a record. Code Conflict unless the stored revision is the given one.
 func (p Problems) Put(ctx context.Context, r problem.Record, revision uint64) error {
 	_, err := p.bucket.Put(ctx, r.ID(), r, revision)
 	return err

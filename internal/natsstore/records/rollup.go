@@ -27,7 +27,8 @@ func NewRollups(s *natsstore.Store) Rollups {
 	return Rollups{natsstore.OpenBucket[rollup.Block](s, streams.Rollups)}
 }
 
-// Put stores a block, and replaces any other with the key.
+// Put stores a block, and replaces any other with the key. It disappears by itself, after
+// keepMinutes or keepHours.
 func (r Rollups) Put(ctx context.Context, key string, b rollup.Block) error {
 	keep := keepMinutes
 	if b.Hour > 0 {
@@ -37,7 +38,8 @@ func (r Rollups) Put(ctx context.Context, key string, b rollup.Block) error {
 	return err
 }
 
-// Follow calls tell for the stored blocks and new ones, until ctx is done.
+// Follow calls tell for the stored blocks and new ones, until ctx is done. The end of a block is
+// not reported.
 func (r Rollups) Follow(ctx context.Context, tell func(key string, b *rollup.Block)) error {
 	return r.bucket.Watch(ctx, ">", func(e natsstore.Entry[rollup.Block]) {
 		if e.Change == natsstore.Set {

@@ -53,17 +53,18 @@ func (r StreamSubscriptions) Get(ctx context.Context, key string) (streamsub.Sub
 	return record.Subscription, revision, err
 }
 
-// Put stores a subscription.
+// Put stores a subscription. Code Conflict unless the stored revision is the given one.
 func (r StreamSubscriptions) Put(ctx context.Context, key string, s streamsub.Subscription, revision uint64) (uint64, error) {
 	return r.bucket.Put(ctx, key, streamSubscription{s}, revision)
 }
 
-// Delete removes a subscription.
+// Delete removes a subscription. Code Conflict unless the stored revision is the given one.
 func (r StreamSubscriptions) Delete(ctx context.Context, key string, revision uint64) error {
 	return r.bucket.Delete(ctx, key, revision)
 }
 
-// Watch calls change for every subscription.
+// Watch calls change for every subscription. A removed one is nil. The counters hear of a change
+// before.
 func (r StreamSubscriptions) Watch(ctx context.Context, change func(key string, s *streamsub.Subscription, revision uint64)) error {
 	return r.bucket.Watch(ctx, changes[streamSubscription]{
 		set: func(e natsstore.Entry[streamSubscription]) {

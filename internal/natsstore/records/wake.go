@@ -35,7 +35,7 @@ type wakeFloor struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// Wakes stores wake consumers.
+// Wakes stores wake consumers. Consumers and floors are in one bucket, under different keys.
 type Wakes struct {
 	store     *natsstore.Store
 	consumers natsstore.Bucket[wake.Consumer]
@@ -49,7 +49,7 @@ func NewWakes(store *natsstore.Store) Wakes {
 	return Wakes{store, natsstore.OpenBucket[wake.Consumer](store, streams.Wakes), natsstore.OpenBucket[wakeFloor](store, streams.Wakes)}
 }
 
-// Get returns a record.
+// Get returns a record. A missing one is the zero entry, without an error.
 func (r Wakes) Get(ctx context.Context, subscription string, path sluice.Path) (wake.Entry, error) {
 	c, revision, err := r.consumers.Get(ctx, streams.WakeKey(subscription, path))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -58,7 +58,8 @@ func (r Wakes) Get(ctx context.Context, subscription string, path sluice.Path) (
 	return wake.Entry{Consumer: c, Revision: revision}, err
 }
 
-// Put stores a record. Code Unavailable if the store has no space for another one.
+// Put stores a record. Code Unavailable if the store has no space for another one. Code Conflict
+// unless the stored revision is the given one.
 func (r Wakes) Put(ctx context.Context, subscription string, c wake.Consumer, revision uint64) (uint64, error) {
 	if revision == 0 {
 		if err := r.store.MayAdd(); err != nil {
@@ -96,7 +97,9 @@ func (r Wakes) Floor(ctx context.Context, subscription string) (uint64, error) {
 	return floor.Epoch, err
 }
 
-// Forget raises the floor and then removes a subscription's records up to a revision.
+// Forget raises the floor and then removes a subscription's records up to a revision. It is
+// idempotent, and never lowers the floor. The floor comes first: after a crash in between, no epoch
+// is used twice.
 func (r Wakes) Forget(ctx context.Context, subscription string, epoch, upTo uint64) error {
 	for epoch > 0 {
 		floor, revision, err := r.floors.Get(ctx, streams.WakeFloorKey(subscription))

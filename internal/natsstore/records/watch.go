@@ -35,7 +35,8 @@ func (w Watches) Watch(ctx context.Context, change func(key string, w *watch.Sto
 	}, streams.WatchKey))
 }
 
-// All returns the stored watches of a namespace.
+// All returns the stored watches of a namespace. Cancelled ones with a pending announcement are
+// among them.
 func (w Watches) All(ctx context.Context, namespace string) ([]watch.Stored, error) {
 	entries, err := w.List(ctx, namespace)
 	all := make([]watch.Stored, len(entries))
@@ -46,7 +47,7 @@ func (w Watches) All(ctx context.Context, namespace string) ([]watch.Stored, err
 	return all, err
 }
 
-// Record returns the progress of a watch.
+// Record returns the progress of a watch. Code NotFound if there is none.
 func (w Watches) Record(ctx context.Context, namespace, id string) (watch.Record, error) {
 	record, _, err := w.Progress.Get(ctx, streams.WatchKey(namespace, id))
 	return record, err
