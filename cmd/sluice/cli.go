@@ -105,7 +105,8 @@ func groups() []kong.Group {
 
 // newParser returns the parser of a command line. It calls exit after --help and --version.
 // Commands get the session and ctx as arguments of Run. Values come from the command line, else the
-// environment, else the context, else the default.
+// environment, else the context, else the default. A context that --context names precedes the
+// environment.
 func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int)) (*kong.Kong, error) {
 	parser, err := kong.New(
 		c, kong.Name("sluice"), kong.Description("Sluice delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."),
@@ -125,7 +126,7 @@ func newParser(ctx context.Context, c *cli, s *terminal.Session, exit func(int))
 
 // run executes a command line and returns the exit status. The statuses are those of package
 // terminal: 0, ExitFailure for a failed command, ExitUsage for an invalid command line, ExitPipe if
-// the reader of stdout has left. It is called once in a process.
+// the reader of stdout has left.
 func run(ctx context.Context, args []string, s *terminal.Session) int {
 	var c cli
 	ended := -1 // the status of a command line that the parser answers: --help, --version
@@ -143,7 +144,7 @@ func run(ctx context.Context, args []string, s *terminal.Session) int {
 		return 0
 	}
 	command, err := parser.Parse(helpArgs(args))
-	// Also after an error, so that it is printed in the requested format.
+	// The flags are set also after an error, which is printed in the requested format.
 	s.Flags = c.Flags
 	if ended >= 0 {
 		return ended

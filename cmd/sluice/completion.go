@@ -35,8 +35,9 @@ func (c *completionCmd) Run(s *terminal.Session) error {
 	return s.PrintText([]byte(completionScripts()[c.Shell]), nil)
 }
 
-// Each script passes the words before the cursor and the one at it, after a "=", to completeWord,
-// and falls back to file names if there is no candidate; PowerShell does so by itself.
+// completionScripts returns the scripts by shell. Each script passes the words before the cursor
+// and the one at it, after a "=", to completeWord. If there is no candidate, it falls back to file
+// names; PowerShell does so by itself.
 func completionScripts() map[string]string {
 	return map[string]string{
 		"bash": `_sluice() {

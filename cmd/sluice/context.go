@@ -265,7 +265,8 @@ func (r contextResolver) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Fla
 	return value, nil
 }
 
-// Flags and environment variables win, except that --context wins over the environment.
+// resolve returns the value of a flag in the context; nil if it has none. Flags and environment
+// variables take precedence, except that --context takes precedence over the environment.
 func (r contextResolver) resolve(ctx *kong.Context, flag *kong.Flag) (any, error) {
 	ours := flag.Group != nil && flag.Group.Key == common && flag.Name != "context" || slices.Contains(flag.Envs, "SLUICE_NS")
 	if !ours || !usesContext(ctx) {

@@ -46,7 +46,8 @@ type eventView struct {
 	DataBase64  []byte            `json:"data_base64,omitempty"` // if it is neither
 }
 
-// Exactly one of the data fields is set if the event has data.
+// viewOf returns an event for JSON output. Exactly one of the data fields is set if the event has
+// data.
 func viewOf(ev sluice.Event) eventView {
 	v := eventView{
 		Seq: ev.Seq, ID: ev.ID, Type: ev.Type, Path: ev.Path, Source: ev.Source, Time: ev.Time,
@@ -63,8 +64,8 @@ func viewOf(ev sluice.Event) eventView {
 	return v
 }
 
-// Run lists events. Newest first, or with --oldest-first in log order. Damaged ranges are reported
-// on stderr, and are no error.
+// Run lists events, the newest first or, with --oldest-first, in log order. Damaged ranges are
+// reported on stderr, and are no error.
 func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := cmdkit.CheckSince(c.Since); err != nil {
 		return err

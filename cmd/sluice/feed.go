@@ -23,8 +23,8 @@ type filterFlags struct {
 	CEL      string   `name:"cel" help:"Filter by a CEL expression over event." placeholder:"EXPR"`
 }
 
-// Different names are conditions that all must hold; values of one name are alternatives. The
-// server checks the CEL expression.
+// filter returns the filter of the flags. Labels of different names must all match; values of one
+// name are alternatives. The server checks the CEL expression.
 func (f *filterFlags) filter() (sluice.Filter, error) {
 	wanted := sluice.Filter{Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, CEL: f.CEL}
 	for _, label := range f.Labels {
@@ -114,8 +114,8 @@ func (c *feedCmd) follow(ctx context.Context, s *terminal.Session, api *client.C
 	return nil
 }
 
-// Ages are relative to now. It returns a usage error for a pattern or flags that the server would
-// refuse or ignore.
+// query returns the feed that the flags select. Ages are relative to now. It returns a usage error
+// for a pattern or flags that the server would refuse or ignore.
 func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	f, err := c.filter()
 	q := client.FeedQuery{
@@ -163,7 +163,7 @@ type feedPrinter struct {
 	away  bool
 }
 
-// An error of writing ends the feed.
+// print prints an item. An error of writing ends the feed.
 func (p *feedPrinter) print(item client.FeedItem) error {
 	if p.IsJSON() {
 		return p.line(item)

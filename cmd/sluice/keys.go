@@ -19,8 +19,7 @@ type keysCmd struct {
 
 type keysLsCmd struct{}
 
-// Run lists the keys. Newest first within each use. RETIRES is empty for a key that signs without
-// an end.
+// Run lists the keys, the newest of each use first. RETIRES is "-" for a key without an end.
 func (keysLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -39,7 +38,8 @@ func (keysLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// An overlap should exceed the five minutes for which receivers may keep the key set.
+// keysRotateCmd replaces a key. An overlap should exceed the five minutes for which receivers may
+// keep the key set.
 type keysRotateCmd struct {
 	terminal.Confirmation
 

@@ -93,8 +93,8 @@ func (c *listenCmd) target() error {
 	return nil
 }
 
-// check returns a usage error for an address that is not on this machine, because loopback is the
-// only network that the sender may use here (C20).
+// check returns a usage error for invalid flags, and for a target to which the sender may not send:
+// http to another machine, or a private network (C20).
 func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	if err := sender.Check(ctx, sluice.Endpoint{URL: c.Forward, Headers: c.Header}); err != nil {
 		return terminal.Usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook", c.Forward, err)
@@ -204,9 +204,9 @@ func (l *listener) run(ctx context.Context) error {
 	return cmp.Or(l.failed, err)
 }
 
-// It ends with nil when ctx ends. Before the first connection every error is final; afterwards an
-// unavailable server is searched with doubling pauses, and the address is read anew each time
-// because a restarted server may have another port.
+// fetch reads the feed, and returns nil when ctx ends. Before the first connection an unavailable
+// server is an error. Afterwards fetch tries again with doubling pauses; it reads the address each
+// time, because a restarted server may have another port.
 func (l *listener) fetch(ctx context.Context) error {
 	pause := awayShortest
 	for ctx.Err() == nil {
@@ -246,7 +246,7 @@ func wait(ctx context.Context, pause time.Duration) {
 
 // skip reports whether the next position is known after events were lost before they could be
 // fetched. WindowExceeded names the oldest stored sequence in its details, from which the feed can
-// go on.
+// continue.
 func (l *listener) skip(err error) bool {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {

@@ -31,8 +31,9 @@ type natsContext struct {
 	Domain      string `json:"jetstream_domain,omitempty"`
 }
 
-// Run writes the context. It writes $XDG_CONFIG_HOME/nats/context/NAME.json, which refers to the
-// login file of the data directory and contains no secret. It overwrites contexts of its own only.
+// Run writes the context. It writes the file nats/context/NAME.json of the user's configuration,
+// which refers to the login file of the data directory and contains no secret. It overwrites
+// contexts of its own only.
 func (c *natsContextCmd) Run(s *terminal.Session) error {
 	if err := terminal.CheckContextName(c.Name); err != nil {
 		return err

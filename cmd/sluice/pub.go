@@ -27,7 +27,7 @@ type pubCmd struct {
 }
 
 // pubReport is the outcome of publishing. Published includes duplicates. Seconds is the time from
-// the first request to the last response.
+// the start of publishing to the last response.
 type pubReport struct {
 	Published  int            `json:"published"`
 	Duplicates int            `json:"duplicates"`
@@ -74,8 +74,8 @@ func (c *pubCmd) check() error {
 	return cmdkit.CheckData(c.Data)
 }
 
-// A duplicate is a success: exit status 0, with the sequence of the first one. Without --id, an
-// invocation is a new event.
+// one publishes one event. A duplicate is a success: exit status 0, with the sequence of the first
+// one. Without --id, an invocation is a new event.
 func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	ev, err := cmdkit.EventOf(s, c.Path, c.Data)
 	if err != nil {
@@ -101,9 +101,9 @@ func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Clien
 	})
 }
 
-// Batches are stored in the order of the file, one request at a time, each as a whole or not at
-// all. After an error the number of published events is in the message. Lines with IDs make a
-// repetition of the whole file safe within the dedup window.
+// many publishes the lines of a file. Batches are stored in the order of the file, one request at a
+// time, each as a whole or not at all. After an error the number of published events is in the
+// message. Lines with IDs make a repetition of the whole file safe within the dedup window.
 func (c *pubCmd) many(ctx context.Context, s *terminal.Session, api *client.Client) (err error) {
 	lines, err := terminal.OpenEvents(c.From, s.Stdin)
 	if err != nil {

@@ -25,8 +25,8 @@ func (*readyCmd) Help() string {
 }
 
 // Run checks once, or until the server is ready or the time has passed. --wait 0 checks once. The
-// last error is printed when the time has passed; a check in progress may exceed it by
-// readyTimeout.
+// last error is printed when the time has passed. The last check can end up to readyInterval and
+// readyTimeout later.
 func (c *readyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	before := time.Now()
 	for {
@@ -45,7 +45,7 @@ func (c *readyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 }
 
-// The address is read for each check, because a starting server writes it late.
+// check checks once. It reads the address each time, because a starting server writes it late.
 func (c *readyCmd) check(ctx context.Context, s *terminal.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

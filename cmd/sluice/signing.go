@@ -121,8 +121,8 @@ func (*verifyCmd) Help() string {
 	return "The command says whether the signature of a request is valid, and ends with status 1 if it is not. No server is asked."
 }
 
-// Run verifies the request. The remedy in the error comes from trying small changes: another age,
-// and a line break more or less.
+// Run verifies the request. To name a remedy in the error, it tries small changes: any age, and a
+// line break more or less at the end.
 func (c *verifyCmd) Run(s *terminal.Session) error {
 	if !c.given() {
 		return terminal.Usagef("a key is required: --secret, --secret-file, --jwks or --public-key")
@@ -172,7 +172,7 @@ func remedy(r webhook.Receiver, scheme webhook.Scheme, req *http.Request, body [
 }
 
 // requestOf reads a request. With header lines, the file is the body. It reads at most maxRequest
-// bytes. The method is POST.
+// bytes. The method is POST unless the file names one.
 func requestOf(s *terminal.Session, file string, lines []string) (*http.Request, []byte, error) {
 	in := s.Stdin
 	if file != "" && file != "-" {
@@ -238,7 +238,7 @@ func requestLine(req *http.Request, reader *bufio.Reader) error {
 	return nil
 }
 
-// The secret is not checked against that of a server.
+// signCmd signs a body. The secret is not compared with that of a server.
 type signCmd struct {
 	File     string    `arg:"" optional:"" help:"File with the body. Default: stdin."`
 	Secret   string    `help:"Secret; whsk_… is a private key, for the schemes ed25519 and rfc9421." env:"SLUICE_SECRET" placeholder:"SECRET" required:""`
@@ -257,8 +257,8 @@ func (*signCmd) Help() string {
 	return "The command prints the headers that sign a body, for tests of a receiver. No server is asked."
 }
 
-// Run prints the headers, or the request. The same body, ID and time give the same signature for
-// every scheme.
+// Run prints the headers, or the request. In each scheme, the same body, ID and time give the same
+// signature.
 func (c *signCmd) Run(s *terminal.Session) error {
 	// With a header, the whole file is the body.
 	_, body, err := requestOf(s, c.File, []string{"x: "})

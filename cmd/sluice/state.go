@@ -28,8 +28,8 @@ type stateView struct {
 	Events []eventView `json:"events"`
 }
 
-// Run shows the state. All pages are of one sequence: the first page fixes it. Code WindowExceeded
-// if it is no longer stored; nothing is printed then.
+// Run shows the state. All pages are as of one sequence, that of the first page. Code
+// WindowExceeded if it is no longer stored; nothing is printed then.
 func (c *stateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

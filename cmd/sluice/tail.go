@@ -32,7 +32,7 @@ func (*tailCmd) Help() string {
 
 // Run prints attempts until it is interrupted. The first request returns the present place and no
 // attempts, so nothing of the past is shown. Later ones are long polls of tailWait. An error ends
-// it, an interrupt with exit status 0.
+// it. An interrupt ends it with exit status 0.
 func (c *tailCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -17,7 +17,7 @@ type component func(context.Context) error
 
 // serve runs the components. The first one to end stops the others. The shutdown deadline starts
 // when the first component ends, and cancels the remaining ones. It returns nil if ctx is done,
-// else the error of the component that ended first.
+// else the error of the component that ended first, or an error if that component had none.
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -61,8 +61,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// server holds the components of a server. open constructs them, close stops them in reverse. open
-// sets the fields in its order; after a failed open, the later ones are nil, which close accepts.
+// server holds the components of a server. open constructs them, close stops them. open sets the
+// fields in its order; after a failed open, the later ones are nil, which close accepts.
 type server struct {
 	*bootstrap.Base
 	storage
@@ -153,8 +153,8 @@ func (s *server) forget(context.Context) error {
 	return datadir.RemoveAddresses(s.cfg.Data)
 }
 
-// The memory examines the streams before Provision creates missing ones, or their loss would be
-// hidden.
+// openStore opens the store. The memory examines the streams before Provision creates missing ones,
+// because their loss would be hidden otherwise.
 func (s *server) openStore(ctx context.Context) (err error) {
 	n := s.cfg.NATS
 	sealed, err := keyfile.Open(s.cfg)

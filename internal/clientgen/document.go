@@ -48,8 +48,8 @@ type content struct {
 	} `json:"content"`
 }
 
-// A schema has a reference, or the other members. Bounds and formats are ignored: the server checks
-// them.
+// schema is a schema: a reference, or the other members. Bounds and formats are ignored: the server
+// checks them.
 type schema struct {
 	Ref         string             `json:"$ref"`
 	Type        any                `json:"type"` // a name, or several
@@ -85,7 +85,7 @@ var reference = regexp.MustCompile(`#/components/schemas/(\w+)`)
 // named returns the last element of a reference.
 func named(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
-// resolve returns the component that ref names; it itself if ref is "".
+// resolve returns the component that ref names, or it if ref is "".
 func resolve[T any](ref string, it T, all map[string]T) T {
 	if ref == "" {
 		return it
@@ -93,8 +93,9 @@ func resolve[T any](ref string, it T, all map[string]T) T {
 	return all[named(ref)]
 }
 
-// flat returns a schema with its references and the parts of allOf merged into it. The schema's own
-// description takes precedence. It does not change s. A cycle of allOf is not supported.
+// flat returns a schema with its references and the parts of allOf merged into it. The description
+// is that of the schema; those of the parts are dropped. It does not change s. A cycle of allOf is
+// not supported.
 func (d *document) flat(s *schema) *schema {
 	if s.Ref != "" {
 		return d.flat(d.Components.Schemas[named(s.Ref)])

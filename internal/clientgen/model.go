@@ -42,8 +42,9 @@ type model struct {
 	ops   []op
 }
 
-// The order of all parts is that of names, so the same document gives the same files. ErrorCode is
-// added although no operation refers to it.
+// newModel returns the model of a document. Types, fields and operations are in the order of their
+// names, so the same document gives the same files. ErrorCode is added although no operation refers
+// to it.
 func newModel(text []byte) (*model, error) {
 	doc, err := parse(text)
 	if err != nil {

@@ -80,8 +80,8 @@ func (m *model) addPath(path string, item map[string]json.RawMessage) error {
 	return nil
 }
 
-// Every POST below /v1/ has the optional argument idempotency_key, which the document does not
-// list.
+// op returns an operation. Every POST below /v1/ has the optional argument idempotency_key, which
+// the document does not list.
 func (m *model) op(method, path string, o *operation) (op, error) {
 	one := op{id: o.ID, method: method, path: path, summary: sentence(o.Summary)}
 	for _, p := range o.Parameters {
@@ -198,7 +198,8 @@ func (m *model) response(name string, r content) (kind, expr, error) {
 	return parsed, expr{"void", "None"}, nil
 }
 
-// NDJSON is a series of values, which clients get as bytes.
+// isJSON reports whether a media type is one JSON value. NDJSON is a series of values, which
+// clients get as bytes.
 func isJSON(media string) bool {
 	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "json") && media != "application/x-ndjson"
 }

@@ -8,8 +8,8 @@ import (
 
 const pyHeader = "# Generated from the OpenAPI document by `make clients`. Do not edit.\n"
 
-// pyTypes returns the file of types. An object is a class, because members then have documentation;
-// one with a member name that Python reserves is a dictionary, in which any name is a string.
+// pyTypes returns the file of types. An object is a class. An object with a member name that Python
+// reserves is written as a dictionary, in which names are strings.
 func (m *model) pyTypes() []byte {
 	var b strings.Builder
 	b.WriteString(pyHeader + `"""The types of requests and responses: dictionaries, as JSON has them."""

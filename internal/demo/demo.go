@@ -71,8 +71,8 @@ func (c *Cmd) continues(s *terminal.Session) bool {
 	return c.Keep || s.Interactive && !c.Exit && !s.IsJSON()
 }
 
-// events returns the events of act 2, every one with an ID. A file's events beyond maxEvents are
-// ignored. Events with the same ID are expected once.
+// events returns the events of act 2, every one with an ID. A file's events beyond --events, or
+// else maxEvents, are ignored. Events with the same ID are expected once.
 func (c *Cmd) events() ([]sluice.Event, error) {
 	if c.Events < 0 {
 		return nil, terminal.Usagef("--events %d: write a number above 0", c.Events)

@@ -42,7 +42,8 @@ type server struct {
 	changed chan struct{} // closed when api changes
 }
 
-// The caller must call stop, also if start was never called.
+// newServer returns a server that does not run. The caller must call stop, also if start was never
+// called.
 func newServer(s *terminal.Session, dir string) (*server, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -68,7 +69,7 @@ func (p *server) command(args ...string) *exec.Cmd {
 }
 
 // start starts the server on free ports and returns when it is ready. If it fails, the process may
-// run; stop ends it.
+// still run; stop ends it.
 func (p *server) start(ctx context.Context) error {
 	if err := datadir.RemoveAddresses(p.data); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("demo: %w", err) // they are those of a server that was killed
@@ -144,7 +145,7 @@ func (p *server) lastLines() string {
 }
 
 // next waits until another server has started than that of the failed client, and returns the
-// client of it. A nil failed returns the present client at once.
+// client of it. If failed is nil, it returns the present client, or waits for the first.
 func (p *server) next(ctx context.Context, failed *client.Client) (*client.Client, error) {
 	for {
 		p.mu.Lock()

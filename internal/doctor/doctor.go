@@ -29,8 +29,9 @@ const (
 	fewBytes   = 1 << 30
 )
 
-// Cmd checks a server on this machine and everything that it needs. It changes nothing except with
-// --forget, and a probe file in the data directory that it removes.
+// Cmd checks a server on this machine and everything that it needs. It changes nothing, except that
+// --forget removes the record of damage. It writes a probe file in the data directory, and removes
+// it.
 type Cmd struct {
 	Config string `help:"Configuration file to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	Deep   bool   `help:"Make the server read everything that is stored, and report unreadable data."`
@@ -45,7 +46,8 @@ type finding struct {
 }
 
 // examination is one run: later checks build on the results of earlier ones. It is used by one
-// goroutine. A check whose condition an earlier one did not establish notes skip. The order is:
+// goroutine. A check whose condition an earlier one did not establish notes skip. A check needs
+// those before it:
 //
 //	config ─► data, disk, token, secrets ─► addresses ─► server ─┬─► storage, stored: also if not ready
 //	                                                             └─► access, grants, types, …
@@ -60,8 +62,8 @@ type examination struct {
 }
 
 // Run makes the checks and prints the findings. It returns an error if a check fails. Every check
-// notes at least one finding, except those of modules and certificates. Each request has
-// checkLimit; with --deep, reading takes as long as the store needs.
+// notes at least one finding, except those of modules and certificates. Each check that asks the
+// server or NATS has checkLimit; with --deep, reading takes as long as the store needs.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	e := &examination{session: s}
 	e.checkConfig(c.Config)
@@ -109,7 +111,7 @@ func (e *examination) failed() int {
 }
 
 // checkConfig reads the settings as serve would. Later checks continue with the data directory even
-// if others are invalid.
+// if other settings are invalid.
 func (e *examination) checkConfig(file string) {
 	cfg, err := config.Load(file, e.session.Environ)
 	if err == nil {
@@ -371,7 +373,8 @@ func (e *examination) checkDoor(info string) {
 	}
 }
 
-// A name other than localhost counts as another machine.
+// onThisMachine reports whether an address is on this machine. A name other than localhost counts
+// as another machine.
 func onThisMachine(address string) bool {
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil {

@@ -109,7 +109,7 @@ func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscripti
 }
 
 // chain returns a grant and its known ancestors. It ends at a grant that is not known, and after
-// sluice.MaxGrantDepth ancestors, so a cycle cannot occur.
+// sluice.MaxGrantDepth ancestors, so a cycle ends, too.
 func chain(known map[string]sluice.Grant, id string) (all []sluice.Grant) {
 	for range sluice.MaxGrantDepth + 1 {
 		g, ok := known[id]

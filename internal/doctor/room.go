@@ -51,8 +51,8 @@ func (e *examination) checkRoom(ctx context.Context) {
 	e.noteLogs(all)
 }
 
-// From the level tight on the server refuses growth, which is a failure. Above nearlyFull percent,
-// or without a known limit, it is a warning.
+// noteStorage notes the level of the store. A level from tight on is a failure, because the server
+// then refuses events. Use above nearlyFull percent, or an unknown limit, is a warning.
 func (e *examination) noteStorage(s sluice.Storage) {
 	used, known := percent(s.UsedBytes, s.LimitBytes)
 	switch {

@@ -45,7 +45,8 @@ type cursor struct {
 // exhausted is the position before which there are no more elements.
 const exhausted = 1
 
-// It returns the zero cursor for "". Code InvalidRequest for a text that String does not return.
+// parseCursor parses a cursor. It returns the zero cursor for "". Code InvalidRequest for a text
+// that String does not return.
 func parseCursor(text string) (cursor, error) {
 	var c cursor
 	if text == "" {
@@ -86,7 +87,8 @@ type listing struct {
 // List returns a subscription's deliveries in the order of their last change, newest first. A
 // delivery has the place of its last attempt, and may occur on several pages. Without an attempt in
 // the log, it has the place of its dead letter or of its parked lane. Code InvalidRequest for a
-// cursor of another list. The cost is up to maxPages reads of each source.
+// cursor of another list. The cost is up to maxPages reads of attempts and as many of dead letters,
+// and all parked lanes.
 func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query) (Page, error) {
 	l := listing{e: e, sub: sub, q: q}
 	var err error
@@ -270,7 +272,8 @@ func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err 
 	})
 }
 
-// Attempts are counted by the letter; its event may be missing.
+// buried returns the delivery of a dead letter. The letter has the number of attempts; its event
+// may be missing.
 func buried(letter *sluice.DeadLetter) Delivery {
 	d := Delivery{
 		EventID: letter.EventID, Seq: letter.Seq, LastSeq: letter.LastSeq, Path: letter.Path, State: Dead,
@@ -337,9 +340,9 @@ func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
 	return page
 }
 
-// goOn returns the next position of a source after some of its entries were taken. Taken is the
-// number of entries on the page: if it is all of them, the source continues at all; if none, where
-// it began.
+// goOn returns the next position of a source after some of its entries were taken. taken is the
+// number of entries on the page. If all entries were taken, the source continues at the position
+// all; if none was, at before.
 func goOn(source []entry, taken int, before, all uint64) uint64 {
 	switch taken {
 	case len(source):

@@ -81,7 +81,8 @@ func (s *Server) features() map[string]bool {
 	return all
 }
 
-// limits returns the bounds by name: bytes, counts, or hops, as the name says.
+// limits returns the limits by name. Units are bytes, counts, hops and the cost of CEL;
+// secret_bytes is a minimum, the others are maxima.
 func (s *Server) limits() map[string]int64 {
 	limits := map[string]int64{
 		"path_bytes":      sluice.MaxPathBytes,

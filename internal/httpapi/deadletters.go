@@ -119,7 +119,8 @@ func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
 }
 
 // getDeadLetter shows a dead letter with its event and its attempts. It answers GET
-// …/dead-letters/{event}. Attempts are those that the log still has. A hidden event looks missing.
+// …/dead-letters/{event}. Attempts are the last httpkit.MaxLimit that the log still has. A hidden
+// event looks missing.
 func (s *Server) getDeadLetter(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub, event, err := s.ofEvent(c)

@@ -24,7 +24,7 @@ type deliveryList struct {
 }
 
 // listDeliveries lists a subscription's deliveries, newest first (S0-85). It answers GET
-// …/deliveries. A page may be short because of hidden events and have a next one.
+// …/deliveries. A page may be shorter than the limit, because of hidden events, and not the last.
 func (s *Server) listDeliveries(c echo.Context) error {
 	ctx := c.Request().Context()
 	q, err := parseDeliveryQuery(c)
@@ -152,7 +152,8 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 
 // retryDelivery retries the delivery of an event. The head of a parked lane is sent immediately,
 // any other event by a replay. It answers POST …/deliveries/{event}/retry with 202 and the replay.
-// Codes NotFound; Conflict if the event cannot be sent; QuotaExceeded.
+// Codes NotFound; WindowExceeded for an event that is no longer stored; Conflict if the event
+// cannot be sent; QuotaExceeded.
 func (s *Server) retryDelivery(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
@@ -250,8 +251,8 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 
 // windowShape returns the writer for the events of a replay window. A subscription created in the
 // form of S0 gets the facts that its endpoint gets (S0-29, S0-51), others get CloudEvents; the
-// query parameter envelope overrides this. Code InvalidRequest for an envelope that is no part of a
-// list.
+// query parameter envelope overrides this. Code InvalidRequest for an envelope that a list cannot
+// have.
 func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]byte, []sluice.Event) []byte, error) {
 	if envelope == "" && sub.Target != "" {
 		envelope = string(sluice.EnvelopeFact)

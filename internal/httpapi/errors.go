@@ -19,8 +19,7 @@ func retryAfter(e *sluice.Error) string {
 	return strconv.Itoa(max(1, seconds))
 }
 
-// fail writes the response of a failed request. If the response has begun, it cannot say anything
-// more: the connection is left as it is.
+// fail writes the response of a failed request. It writes nothing if the response has begun.
 func (s *Server) fail(c echo.Context, err error) {
 	if c.Response().Committed {
 		return

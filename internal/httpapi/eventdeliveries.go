@@ -141,8 +141,8 @@ func (s *Server) addCauses(c echo.Context, ev *sluice.Event, story *eventDeliver
 }
 
 // addConsequences searches the events after an event for its consequences: those that name it, or
-// another consequence, as their cause. It examines storyLooked events, and shows storyLinks
-// consequences.
+// another consequence, as their cause. It examines up to storyLooked events, and shows up to
+// storyLinks consequences.
 func (s *Server) addConsequences(c echo.Context, ev *sluice.Event, story *eventDeliveries) error {
 	page, err := s.opts.Log.Read(c.Request().Context(), ev.Namespace, model.EventQuery{After: ev.Seq, Limit: storyLooked, Visible: s.rights.Visible(c, sluice.VerbRead)})
 	if err != nil {

@@ -114,7 +114,8 @@ const (
 )
 
 // look returns the value, and reads it if it is too old. Concurrent callers wait for one read,
-// which ends with the context of the first. An error is not cached.
+// which has the context of the caller that makes it. An error is not cached: the next caller reads
+// again.
 func (g *glance[T]) look(read func() (T, error)) (T, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +132,8 @@ func (g *glance[T]) look(read func() (T, error)) (T, error) {
 }
 
 // statistics returns the attempts of a subscription over the last day, in steps. It answers GET
-// …/statistics, oldest first. A since before the last day is moved to it.
+// …/statistics, oldest first. An earlier since is moved to the beginning of the last day or, for
+// steps of a minute, of the last hour.
 func (s *Server) statistics(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "since", "step"); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// startReplay replays past events, or counts them with dry_run. It answers POST …/replay with 202
-// as soon as the replay is stored. Events go out beside the live ones, with their IDs, so receivers
-// recognize them (S0-39). A dry run is a trial, of which a principal has one at a time. Codes:
-// those of Registry.Replay.
+// startReplay replays past events, or counts them with dry_run. It answers POST …/replay: 202 as
+// soon as the replay is stored, 200 with the count of a dry run. Events go out beside the live
+// ones, with their IDs, so receivers recognize them (S0-39). A dry run is a trial, of which a
+// principal has one at a time. Codes: those of Registry.Replay; QuotaExceeded.
 func (s *Server) startReplay(c echo.Context) error {
 	var req struct {
 		From     json.RawMessage `json:"from"` // a string, or a number for a sequence

@@ -39,8 +39,9 @@ func (s *Server) hasRoom(r httpkit.Route) error {
 
 // grows reports whether requests of a route add to the store. All others free space, revoke
 // permissions, change existing data or write nothing, so they are attempted even if the store is
-// full. Events are refused earlier than the rest, by their log. A new route that adds to the store
-// must be added here; a route that is missing here is attempted on a full store.
+// full. Events are refused at a lower level of the store than the rest, by their log. A new route
+// that adds to the store must be added here; a route that is missing here is attempted on a full
+// store.
 func grows(r httpkit.Route) bool {
 	switch r.Method + " " + r.Path {
 	case "POST /v1/namespaces/:ns/events",

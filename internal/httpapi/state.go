@@ -17,9 +17,10 @@ import (
 )
 
 // listState answers GET /v1/namespaces/{ns}/state for callers that may read some path: a page of
-// the latest visible event on each path, all at one sequence, which the cursor repeats. Callers
-// evaluate expressions one after another. Codes NotFound; WindowExceeded; Unprocessable for an
-// expression that costs too much.
+// the latest event of each path, as of one sequence, which the cursor repeats. A path whose latest
+// event is hidden is left out. A principal evaluates one expression at a time; its other requests
+// with one wait. Codes NotFound; WindowExceeded; Unprocessable for an expression that costs too
+// much.
 func (s *Server) listState(c echo.Context) error {
 	q, err := stateQuery(c)
 	if err != nil {
@@ -99,7 +100,8 @@ func stateCursor(at, after uint64) string {
 	return strconv.FormatUint(at, 10) + "." + strconv.FormatUint(after, 10)
 }
 
-// The cursor is "SEQ.AFTER", such as "812.40", with after from 1 to seq. Code InvalidRequest.
+// parseStateCursor parses a cursor: "SEQ.AFTER", such as "812.40", with after from 1 to seq. Code
+// InvalidRequest.
 func parseStateCursor(text string) (at, after uint64, err error) {
 	first, second, _ := strings.Cut(text, ".")
 	at, err = strconv.ParseUint(first, 10, 64)
@@ -153,7 +155,8 @@ func atSeq(c echo.Context) (uint64, error) {
 }
 
 // getState returns the latest event on one path. A header lists the later sequences that are lost.
-// It answers GET …/state/{path}. Code NotFound, also for a hidden event and for a path without one.
+// It answers GET …/state/{path}. Codes NotFound, also for a hidden event and for a path without
+// one; WindowExceeded.
 func (s *Server) getState(c echo.Context) error {
 	if err := httpkit.OnlyParams(c, "at_seq"); err != nil {
 		return err

@@ -79,8 +79,8 @@ func (s *Server) createSubscription(c echo.Context) error {
 	return s.made(c, sub, created)
 }
 
-// putSubscription answers PUT /v1/subscriptions/{id}: as createSubscription, under the caller's ID.
-// Code SubscriptionDiffers if the ID has another configuration (C09). It never changes a
+// putSubscription answers PUT /v1/subscriptions/{id}: as createSubscription, under the ID in the
+// path. Code SubscriptionDiffers if the ID has another configuration (C09). It never changes a
 // subscription.
 func (s *Server) putSubscription(c echo.Context) error {
 	body, err := httpkit.JSONBody(c)
@@ -198,8 +198,8 @@ func (s *Server) patchSubscription(c echo.Context) error {
 }
 
 // deleteSubscription answers DELETE /v1/subscriptions/{id} with 204 (S0-10, C39). A repetition gets
-// SubscriptionMissing. After another error the subscription is cancelled, and the request can be
-// repeated.
+// SubscriptionMissing. After any other error the subscription is unchanged or cancelled, and the
+// request can be repeated.
 func (s *Server) deleteSubscription(c echo.Context) error {
 	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), httpkit.By(c)); err != nil {
 		return err

@@ -142,8 +142,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// Taken counts events that the API stored. These are events of the API; events of NATS clients
-// count in sluice_events_published_total only.
+// Taken counts events that the API stored. Events of NATS clients count in
+// sluice_events_published_total only.
 func (m *Metrics) Taken(namespace string, stored []sluice.Stored) {
 	for _, s := range stored {
 		duplicate := "false"

@@ -17,7 +17,8 @@ type requests struct {
 	known    sync.Map // *requestFigures by requestKind; a lookup by labels costs ten times as much
 }
 
-// Requests without a route have model.Unrouted as theirs.
+// requestKind is a kind of requests that are counted together. A request without a route has the
+// route model.Unrouted.
 type requestKind struct {
 	route, method string
 	class         int // first digit of the status

@@ -14,8 +14,8 @@ const (
 
 // kept returns a function that calls read at most once in the time reuse, and otherwise returns the
 // last result. It logs a failure, which yields no values and is not cached. Concurrent scrapes wait
-// for one read, for scrapeLimit at most. An empty result is not cached either. The end of ctx makes
-// further reads fail.
+// for one read. A read takes scrapeLimit at most. An empty result is not cached either. The end of
+// ctx makes further reads fail.
 func kept[T any](ctx context.Context, log *slog.Logger, reuse time.Duration, read func(context.Context) ([]T, error)) func() []T {
 	var mu sync.Mutex
 	var last []T

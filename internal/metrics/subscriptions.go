@@ -97,7 +97,8 @@ func (s *subscriptions) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// The lock is not held while Prometheus reads the channel.
+// snapshot returns the counters of all subscriptions. The lock is not held while Prometheus reads
+// them.
 func (s *subscriptions) snapshot() (all []prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

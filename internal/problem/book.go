@@ -79,7 +79,8 @@ type sickness struct {
 	broke     atomic.Int64 // when its breaker last opened, in the same way
 }
 
-// It is merged into the stored record, and then forgotten. waits is the time of its first failure.
+// news has the failures of a record that are not stored yet. It is merged into the stored record,
+// and then forgotten. waits is the time of its first failure.
 type news struct {
 	Record
 

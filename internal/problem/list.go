@@ -104,7 +104,8 @@ func unknown(id string, err error) error {
 	return err
 }
 
-// It shares no memory with the record, except for the time of the next attempt.
+// found returns a problem as it is listed. It shares no memory with the record, except for the time
+// of the next attempt.
 func found(r *Record, s *Situation, now time.Time) Found {
 	p := sluice.Problem{
 		ID: r.ID(), Subscription: r.Subscription, Namespace: r.Namespace, Class: r.Class, State: r.State, Since: r.Since, LastAt: r.LastAt,

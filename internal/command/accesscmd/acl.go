@@ -24,8 +24,8 @@ type aclLsCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 }
 
-// Run lists the entries. They are ordered by principal. An empty list is not in force: grants alone
-// decide then.
+// Run lists the entries. They are ordered by principal. A list that never had an entry is not in
+// force: grants alone decide then.
 func (c *aclLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -312,7 +312,8 @@ func (c *EraseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// It counts up to 1,000 events, if the caller may read them.
+// question returns a question that says what is lost. It counts up to 1,000 events, if the caller
+// may read them.
 func (c *EraseCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	const most = 1000
 	page, err := api.Events(ctx, c.NS, client.EventsQuery{Pattern: sluice.Pattern(c.Path), Limit: most})

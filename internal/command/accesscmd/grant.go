@@ -109,7 +109,7 @@ type grantLsCmd struct {
 	Limit     int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists grants. Newest first, with those of others that the caller may see.
+// Run lists the grants that the caller may see, newest first.
 func (c *grantLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

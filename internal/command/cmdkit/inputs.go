@@ -79,8 +79,8 @@ func CheckData(text string) error {
 	return nil
 }
 
-// TokenOf returns the given token, or reads it from stdin. It reads at most 64 KiB, and removes
-// surrounding white space.
+// TokenOf returns the given token, or reads it from stdin. It reads at most 64 KiB of stdin, and
+// removes white space around the token.
 func TokenOf(s *terminal.Session, given string) (string, error) {
 	if given != "-" {
 		return given, nil

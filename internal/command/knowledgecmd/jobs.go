@@ -64,7 +64,7 @@ func entryName(ref *sluice.EntryRef) string {
 	return ref.ID
 }
 
-// With several jobs, only -o json has the tokens.
+// knowledgeClaimCmd claims jobs. With several jobs, only -o json has the tokens.
 type knowledgeClaimCmd struct {
 	namespaceFlag
 
@@ -87,8 +87,8 @@ Example:
 }
 
 // Run claims jobs. No job is a success with an empty table. The token is in the JSON and in
-// --token-file only, which is overwritten. A claim with a lost response comes back to the
-// queue when its lease ends.
+// --token-file only, which is overwritten. If the response is lost, the jobs can be claimed again
+// when their leases end.
 func (c *knowledgeClaimCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -128,8 +128,8 @@ type claimFlags struct {
 	TokenFile string `name:"token-file" required:"" help:"File with the token of the claim; - reads stdin." placeholder:"FILE"`
 }
 
-// claim returns a client and the claim, with the token without surrounding white space. It returns
-// an error if the file cannot be read.
+// claim returns a client and the claim. White space around the token is removed. It returns an
+// error if the file cannot be read.
 func (c *claimFlags) claim(s *terminal.Session) (*client.Client, client.JobClaim, error) {
 	claim := client.JobClaim{Namespace: c.NS, Job: c.Job}
 	data, err := contentOf(s, c.TokenFile)

@@ -49,9 +49,9 @@ type knowledgePutCmd struct {
 	Revision    uint64          `help:"Required current revision." placeholder:"N"`
 }
 
-// Run stores the configuration. Settings without a flag return to their defaults. Another model
-// embeds all entries again, without a question. With --revision, code RevisionMismatch after
-// another change.
+// Run stores the configuration. Settings without a flag return to their defaults. With another
+// model, all entries are embedded again; the command does not ask. With --revision, code
+// RevisionMismatch after another change.
 func (c *knowledgePutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -128,7 +128,8 @@ func (c *knowledgeRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return cmdkit.Done(s, "Ended the enrichment of %s.", c.NS)
 }
 
-// A vector must have the dimensions of the enrichment; the server refuses others.
+// knowledgeSearchCmd searches for similar entries. A vector must have the dimensions of the
+// enrichment; the server refuses others.
 type knowledgeSearchCmd struct {
 	namespaceFlag
 

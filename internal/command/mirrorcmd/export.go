@@ -121,7 +121,8 @@ func (c *mirrorExportCmd) begin(x *exportBundles) error {
 }
 
 // run exports until a bundle has no range. Each bundle names the digest of the one before, so the
-// chain is built one bundle at a time. A bundle without a range means that the log has ended.
+// chain is built one bundle at a time. A bundle without a range means that the end of the log is
+// reached.
 func (x *exportBundles) run(ctx context.Context) error {
 	next := x.document
 	if x.plain {

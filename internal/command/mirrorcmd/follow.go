@@ -30,7 +30,8 @@ type mirrorFollowView struct {
 }
 
 // Run shows the changes of the mirror. The client reconnects and continues without gaps or
-// repetitions. An interrupt ends it with exit status 0. resume of the last line continues it later.
+// repetitions. An interrupt ends it with exit status 0. The value of resume in the last line is the
+// --after of a later run.
 func (c *mirrorFollowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, m, err := findMirror(ctx, s, c.ID)
 	if err != nil {

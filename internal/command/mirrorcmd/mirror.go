@@ -58,7 +58,8 @@ func (c credentialFlags) credential(s *terminal.Session) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// A source on the same server needs no token; one without a network gets bundles.
+// mirrorAddCmd creates a mirror. A source on the same server needs no token. A mirror without a
+// network to its source imports bundles.
 type mirrorAddCmd struct {
 	credentialFlags
 
@@ -84,9 +85,10 @@ A source on another server requires a token that permits only read and mirror th
 }
 
 // Run creates the mirror. The server checks the source and its credential before it creates the
-// mirror. A source on another server without a token gets bundles. The token in the environment is
-// sent for a source on another server only. Codes Conflict, NotFound, Forbidden,
-// SubscriptionExists, MirrorCycle, and Unprocessable if the mirror is not permitted.
+// mirror. Without a token, a mirror of a source on another server imports bundles. The token in the
+// environment is sent for such a source only. Codes Conflict, NotFound, Forbidden,
+// SubscriptionExists, MirrorCycle, QuotaExceeded, and Unprocessable for an interval or a weight out
+// of bounds.
 func (c *mirrorAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	spec := client.MirrorSpec{
 		ID: c.ID, Namespace: c.NS, Source: c.Source, Depth: sluice.Depth(c.Depth), PathPrefix: c.PathPrefix,

@@ -55,7 +55,7 @@ type keySet struct {
 }
 
 // fingerprint returns the SHA-256 hash in a key's ID in groups of digits, so that people can read
-// it aloud. A text that is no key's ID is returned unchanged.
+// it aloud. A text that is not base64url is returned unchanged.
 func fingerprint(kid string) string {
 	sum, err := base64.RawURLEncoding.DecodeString(kid)
 	if err != nil {
@@ -211,8 +211,8 @@ type mirrorDistrustCmd struct {
 	Key string `arg:"" name:"key" help:"ID of the key, or the beginning of its fingerprint."`
 }
 
-// Run revokes the key. It cannot be undone, and asks first. If several keys have the same begin of
-// the fingerprint, the first of the list is meant, which the question names.
+// Run revokes the key. It cannot be undone, and asks first. If the fingerprints of several keys
+// begin so, the first of the list is revoked; the question names it.
 func (c *mirrorDistrustCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

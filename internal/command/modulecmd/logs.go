@@ -82,7 +82,8 @@ type moduleLog struct {
 }
 
 // subscriptions returns the subscriptions of the module, or of one of its handlers. It prints why
-// the module does not run, if so. A module without an approval has none, and is no error.
+// the module does not run, if so. Those of a module without an approval do not exist, which show
+// ignores.
 func (c *moduleLogsCmd) subscriptions(ctx context.Context, s *terminal.Session, api *client.Client) (ids []string, err error) {
 	m, err := api.Module(ctx, c.Name)
 	if err != nil {

@@ -54,7 +54,8 @@ func (c *moduleNewCmd) Run(s *terminal.Session) error {
 	return cmdkit.Done(s, "Wrote %s. Try it: sluice module test "+c.Dir, c.Dir)
 }
 
-// It is a directory on this machine; the commands with moduleName are about the server's.
+// moduleDir is the argument of commands about a directory on this machine. Commands with moduleName
+// are about the modules of the server.
 type moduleDir struct {
 	Dir string `arg:"" help:"Directory of the module." type:"existingdir"`
 }
@@ -299,8 +300,8 @@ func (c *moduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showModule(s, m)
 }
 
-// The approved digest is printed if it differs from that of the files: the module then runs nothing
-// until it is approved again.
+// showModule prints a module. It prints the approved digest if that differs from the digest of the
+// files: the module then runs nothing until it is approved again.
 func showModule(s *terminal.Session, m sluice.Module) error {
 	return s.Show(m, func() error {
 		facts := []string{"name", m.Name, "state", string(m.State), "reason", m.Reason, "digest", m.Digest}

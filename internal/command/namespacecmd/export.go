@@ -37,7 +37,7 @@ or if the file belongs to another log.`
 }
 
 // exporting is an export in progress. n counts the lines written. lost has the ranges that the
-// server could not read; the export goes on behind them.
+// server could not read; the export continues after them.
 type exporting struct {
 	api *client.Client
 	ns  string
@@ -48,8 +48,8 @@ type exporting struct {
 }
 
 // Run writes the events. The end is the sequence of the log when the command starts, so the export
-// of a busy log ends. The file is flushed to the disk and closed also after an error, and continues
-// from its last complete line the next time.
+// of a busy log ends. The file is flushed to the disk and closed also after an error; the next run
+// continues after its last complete line.
 func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	api, err := s.Client()
 	if err != nil {

@@ -117,7 +117,8 @@ func (*nsEditCmd) Help() string {
 
 // Run changes the settings that the flags name, unless there is a concurrent change. Code
 // RevisionMismatch after a concurrent change: nothing is changed then, and the command can be
-// repeated. A label and a shorter retention ask separately.
+// repeated. A shorter retention and a label that hides the namespace from callers are confirmed
+// separately.
 func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
 		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")

@@ -102,7 +102,7 @@ func (c *typesShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// Revision 0 replaces any.
+// typesPutCmd creates or changes event types. Revision 0 replaces any revision.
 type typesPutCmd struct {
 	Files    []string `arg:"" name:"file" help:"JSON: an event type with its \"type\", or an array of them; - for stdin."`
 	NS       string   `help:"Namespace." default:"default" placeholder:"NAME"`
@@ -169,8 +169,9 @@ type typeFile struct {
 	Type string `json:"type"`
 }
 
-// A single object counts as an array of one. Unknown fields are an error, because a misspelled
-// "schema" would otherwise leave a type without one.
+// readTypes reads event types from a file, or from stdin for "-". A single object counts as an
+// array of one. Unknown fields are an error, because a misspelled "schema" would otherwise leave a
+// type without one.
 func readTypes(file string, stdin io.Reader) (types []typeFile, err error) {
 	var data []byte
 	if file == "-" {

@@ -100,7 +100,7 @@ type appointmentLsCmd struct {
 	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists appointments. Soonest first. NEXT is "-" for one that will not fire again.
+// Run lists appointments, the soonest first. NEXT is "-" for one that will not fire again.
 func (c *appointmentLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -18,7 +18,7 @@ type Cmd struct {
 	RM   scheduleRmCmd   `cmd:"" name:"rm" help:"Cancel a scheduled event; it is never stored."`
 }
 
-// One of At and In is required.
+// scheduleAddCmd schedules an event. One of At and In is required.
 type scheduleAddCmd struct {
 	Path string `arg:"" help:"Path of the event, such as /orders/42."`
 	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
@@ -31,9 +31,9 @@ type scheduleAddCmd struct {
 	In    time.Duration `help:"Delay until the event is stored, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
 }
 
-// Run schedules an event. A repetition with the same --id stores and schedules nothing, and says
-// where the first event is. A time that has passed stores the event at once. Code QuotaExceeded if
-// too many events wait.
+// Run schedules an event. A repetition with the same --id stores and schedules nothing, and prints
+// where the first event is stored, or for when it is scheduled. A time that has passed stores the
+// event at once. Code QuotaExceeded if too many events wait.
 func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if _, err := sluice.ParsePath(c.Path); err != nil {
 		return terminal.Usage(err)
@@ -95,7 +95,7 @@ type scheduleLsCmd struct {
 	Limit   int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists the waiting events. Soonest first, with the events that the caller may see.
+// Run lists the waiting events that the caller may see, the soonest first.
 func (c *scheduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

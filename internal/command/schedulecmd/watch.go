@@ -334,8 +334,8 @@ func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64
 	return page.Items[0].Seq - 1, nil
 }
 
-// trial prints the firings that a watch would have had. Missed firings are those that the watch
-// would have skipped, by reason.
+// trial prints the firings that a watch would have had. Missed is the number of readings for which
+// a firing would have been missed, by reason.
 func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 	if len(is.Firings) > 0 {
 		rows := make([][]string, len(is.Firings))

@@ -62,8 +62,8 @@ func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 }
 
 // letters returns the dead letters to list. The server can only filter by time, so the client
-// selects the letters after a sequence from all letters. That reads every page, whatever --limit
-// is. A letter that covers a lost range is kept if its last sequence is larger.
+// selects the letters after a sequence from all letters. That reads every page, also with --limit.
+// A letter that covers a lost range is kept if its last sequence is larger.
 func (c *deadLsCmd) letters(ctx context.Context, api *client.Client) ([]client.DeadLetter, error) {
 	// --since is a sequence of the log, and the server's since is a time.
 	limit, since := c.Limit, c.Since

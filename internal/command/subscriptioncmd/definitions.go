@@ -131,8 +131,8 @@ func (f *definitionFile) read() ([]definition, error) {
 	return documentDefinitions(document, begin), nil
 }
 
-// scan reads one line, and counts it with its line break, which makes Read the position in the
-// file.
+// scan reads one line, and counts its bytes and one for the line break. In a file with other line
+// breaks, Read is behind the position in the file.
 func (f *definitionFile) scan() bool {
 	if !f.scanner.Scan() {
 		return false

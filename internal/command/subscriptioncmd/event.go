@@ -23,7 +23,7 @@ func (*EventCmd) Help() string {
 	return "The event's causes, nearest first; the events that it caused, among the next 1,000; and for each push subscription that you manage the state of its delivery, the reason, and its attempts: of the original delivery, of replays and of redrives."
 }
 
-// Run shows the event. It reads all pages. Causes and consequences are on the first page only.
+// Run shows the event. It reads all pages. Causes and consequences are on the first page only. Code
 // NotFound if the event is unknown, or hidden from the caller.
 func (c *EventCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()

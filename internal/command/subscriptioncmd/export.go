@@ -33,8 +33,8 @@ endpoints, which an import elsewhere requires. The headers of endpoints are. Nei
 positions in the log: an import begins at "start", which for "new" is the end of the log. Cancelled subscriptions are left out.`
 }
 
-// exported is a definition; with the fields of target, it is in the shape with a target. Its JSON
-// is a body of POST /v1/subscriptions, in one of the two shapes.
+// exported is a definition. Its JSON is a body of POST /v1/subscriptions, in one of two shapes:
+// that with a target has the fields from Target on.
 type exported struct {
 	client.SubscriptionSpec
 

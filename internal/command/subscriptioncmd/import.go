@@ -137,8 +137,8 @@ func (m *importing) send(ctx context.Context, batch []definition) error {
 	return nil
 }
 
-// tell counts a result and prints it. Secrets go to stdout and failures to stderr. A secret that
-// the file contains is not printed.
+// tell counts a result and prints it. Secrets go to stdout and failures to stderr; in JSON, all
+// results go to stdout, too. A secret that the file contains is printed in JSON only.
 func (m *importing) tell(d definition, one imported) error {
 	switch one.Status {
 	case client.BatchCreated:

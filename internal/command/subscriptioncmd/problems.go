@@ -18,7 +18,7 @@ type ProblemsCmd struct {
 	Reopen problemsReopenCmd `cmd:"" help:"Open problems that were acknowledged or ignored."`
 }
 
-// Without --state, problems of all states are listed.
+// problemsLsCmd lists problems, without --state those of all states.
 type problemsLsCmd struct {
 	terminal.Watching
 

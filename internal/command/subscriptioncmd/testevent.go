@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Event excludes the others. Without Event and Path a request is sent, with the example of Type.
+// subTestCmd tests a subscription. Event excludes the other fields. Without Event and Path a
+// request is sent, with the example of Type.
 type subTestCmd struct {
 	ID    string `arg:"" help:"Subscription."`
 	Event string `help:"Send nothing: say whether the pattern and the filter match the event with this ID or sequence." placeholder:"ID"`

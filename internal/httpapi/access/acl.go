@@ -18,7 +18,7 @@ type ACL struct {
 	Pattern sluice.Pattern `json:"pattern,omitempty"`
 }
 
-// shownACL returns the form of the API for both the one-entry and the several-entry requests.
+// shownACL returns a principal's entries as the API shows them.
 func shownACL(a sluice.ACL) ACL {
 	shown := ACL{ACL: a}
 	if len(a.Entries) == 1 {
@@ -27,8 +27,8 @@ func shownACL(a sluice.ACL) ACL {
 	return shown
 }
 
-// listACL answers GET /v1/namespaces/{ns}/acl for admins, by principal, without pages. An empty
-// list is not in force. Code NotFound for the namespace.
+// listACL answers GET /v1/namespaces/{ns}/acl for admins, ordered by principal, without pages. An
+// empty list is in force if it ever had an entry. Code NotFound if the namespace does not exist.
 func (s *Handler) listACL(c echo.Context) error {
 	if _, err := s.needs.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (s *Handler) getACL(c echo.Context) error {
 
 // putACL sets the entries of a principal: {"tier","pattern"}, or {"entries":[…]} for several. It
 // answers PUT …/acl/{principal} for admins, always with 200. The first entry puts the list in force
-// for good. Subscriptions that lose access are cancelled (S0-64). Codes NotFound for the namespace;
-// Conflict if it would lose its last admin.
+// for good. Subscriptions that lose access are cancelled (S0-64). Codes NotFound if the namespace
+// does not exist; Conflict if it would lose its last admin.
 func (s *Handler) putACL(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *Handler) deleteACL(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// principalOf returns the principal in the request's path. The router does not decode a path with
-// escapes, such as user%3Aann. Code InvalidRequest.
+// principalOf returns the principal in the request's path. A needless escape, as in user%3Aann, is
+// decoded here, because the router leaves it as it is. Code InvalidRequest.
 func principalOf(c echo.Context) (sluice.Principal, error) {
 	text := c.Param("principal")
 	if c.Request().URL.RawPath != "" {
@@ -129,8 +129,8 @@ func principalOf(c echo.Context) (sluice.Principal, error) {
 	return sluice.ParsePrincipal(text)
 }
 
-// listPrincipals answers GET /v1/principals for admins of everything, by name, without pages. The
-// others have the clearance PUBLIC.
+// listPrincipals answers GET /v1/principals for admins of everything, ordered by name, without
+// pages. A principal that is not listed has the clearance PUBLIC.
 func (s *Handler) listPrincipals(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {
@@ -139,7 +139,8 @@ func (s *Handler) listPrincipals(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string][]sluice.Profile{"principals": a.Profiles()})
 }
 
-// getPrincipal answers GET /v1/principals/{principal}. Code NotFound for one without a clearance.
+// getPrincipal answers GET /v1/principals/{principal}. Code NotFound for a principal with neither a
+// clearance above PUBLIC nor a description.
 func (s *Handler) getPrincipal(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // whoami returns the caller and its grant. With wait, it responds when the wait is over, or as soon
-// as the grant has ended, so that a page learns of the end at once. It answers GET /v1/whoami. The
-// end of the grant is Unauthenticated, with the reason in the details.
+// as the grant has ended, so that a page learns of the end at once. It answers GET /v1/whoami. If
+// the grant ends, the code is Unauthenticated, with the reason in the details.
 func (s *Handler) whoami(c echo.Context) error {
 	wait, err := httpkit.Wait(c)
 	if err != nil {
@@ -50,8 +50,9 @@ func (s *Handler) stays(c echo.Context, wait time.Duration) error {
 }
 
 // mintGrant issues a grant: any grant for root, otherwise a part of the caller's own. It answers
-// POST /v1/grants with 201. Only this response has the token, so a repetition without an
-// Idempotency-Key issues a second grant. Codes InvalidRequest; CapabilityRequired.
+// POST /v1/grants with 201. Only this response has the token. A repetition without an
+// Idempotency-Key issues a second grant. Codes CapabilityRequired for more than the caller has;
+// QuotaExceeded.
 func (s *Handler) mintGrant(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {

@@ -88,7 +88,7 @@ func (s *Handler) createPortalLink(c echo.Context) error {
 	return c.JSON(http.StatusCreated, l)
 }
 
-// lasting returns the given duration, or the other one if none is given. The authority checks
+// lasting returns the given duration, or the other one if none is given. The authority checks the
 // bounds.
 func lasting(given *sluice.Duration, otherwise time.Duration) time.Duration {
 	if given == nil {
@@ -135,7 +135,7 @@ type portalSession struct {
 
 // createPortalSession exchanges the code of a link for a token. It answers POST /v1/portal/sessions
 // without a token: the code is the credential, and works once. Codes Unauthenticated, with the
-// reason in the details; QuotaExceeded. A failure counts as a guess.
+// reason in the details; QuotaExceeded. Each Unauthenticated counts as a guess.
 func (s *Handler) createPortalSession(c echo.Context) error {
 	a, err := s.Authority()
 	if err != nil {

@@ -25,8 +25,8 @@ type auditList struct {
 }
 
 // listAudit lists the ledger's entries, newest first. It answers GET /v1/audit for admins of the
-// namespace in the query, or of everything without one (S4-70). A page may be short and have a next
-// one.
+// namespace in the query, or of everything without one (S4-70). A page may be shorter than the
+// limit and not the last.
 func (s *Handler) listAudit(c echo.Context) error {
 	q, err := auditQuery(c)
 	if err != nil {

@@ -50,7 +50,7 @@ type RotateKeyRequest struct {
 
 // rotateKey answers POST /v1/keys/rotate for admins of everything with 201. The zero overlap
 // removes the other keys at once. It is not idempotent without an Idempotency-Key. Codes Conflict
-// after a concurrent rotation; Unavailable.
+// after a concurrent rotation, or if too many keys exist for an overlap; Unavailable.
 func (s *Handler) rotateKey(c echo.Context) error {
 	var req RotateKeyRequest
 	if err := httpkit.Bind(c, &req); err != nil {

@@ -36,7 +36,8 @@ type shownLink struct {
 	Acked string `json:"acked_offset"`
 }
 
-// Signing names the algorithm, the key and the key set with which a receiver verifies notices.
+// shownTarget is the endpoint of a subscription. Signing names the algorithm, the key and the key
+// set with which a receiver verifies notices.
 type shownTarget struct {
 	URL       string            `json:"url"`
 	Signing   shownSigning      `json:"signing"`

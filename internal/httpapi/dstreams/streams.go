@@ -161,7 +161,7 @@ func lifetime(h http.Header) (durable.Lifetime, error) {
 // postStream answers POST of a stream: 204, or 200 for an accepted append of a producer. A
 // duplicate of a producer's append is 204 and stores nothing; without a producer, a repetition
 // appends again. Codes NotFound; StreamGone; Conflict for a closed stream, another content type or
-// a gap of the producer; Forbidden for an old epoch.
+// a sequence out of order; Forbidden for an old epoch; those of publishing.
 func (s *Handler) postStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
@@ -233,7 +233,8 @@ func claim(h http.Header) (*durable.Claim, error) {
 }
 
 // deleteStream answers DELETE of a stream with 204. The events stay in the log. The wake consumers
-// of the stream are removed before the response (S1-122). Codes NotFound; StreamGone.
+// of the stream are removed before the response, also if the stream was deleted before (S1-122).
+// Codes NotFound; StreamGone.
 func (s *Handler) deleteStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {

@@ -163,8 +163,9 @@ func (r *streamSubRequest) config() streamsub.Config {
 }
 
 // putStreamSub answers PUT …/__ds/subscriptions/{id}: 201 for a new subscription, 200 for an equal
-// one of the caller. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS, also
-// if the ID is another caller's.
+// one that the caller manages. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED;
+// SUBSCRIPTION_ALREADY_EXISTS for a different one, and for one that the caller does not manage;
+// NotFound for the namespace; QuotaExceeded.
 func (s *Handler) putStreamSub(c echo.Context) error {
 	k, err := streamSubKey(c)
 	if err != nil {
@@ -226,8 +227,8 @@ func wake(c echo.Context) *streamsub.Subscription {
 	return found
 }
 
-// getStreamSub answers GET …/subscriptions/{id}. The list of streams without new messages is
-// bounded.
+// getStreamSub answers GET …/subscriptions/{id}. The number of listed streams without new messages
+// is bounded.
 func (s *Handler) getStreamSub(c echo.Context) error {
 	return s.showStreamSub(c, http.StatusOK, wake(c))
 }

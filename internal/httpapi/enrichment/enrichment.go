@@ -96,7 +96,7 @@ func (s *Handler) deleteEnrichment(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// claimRequest is the body of a claim. Max and wait are bounded by the engine.
+// claimRequest is the body of a claim. The engine refuses a max or a wait out of bounds.
 type claimRequest struct {
 	Worker string           `json:"worker"`
 	Max    int              `json:"max"`
@@ -109,8 +109,8 @@ type claimedJobs struct {
 }
 
 // claimJobs answers a claim with jobs, the highest priority first, each with its token; an empty
-// list if there is none within wait. The wait ends with the caller's grant. A lost response costs
-// the lease of its jobs. Codes NotFound; Unavailable.
+// list if there is none within wait. The wait ends with the caller's grant. If the response is
+// lost, its jobs can be claimed again when their leases end. Codes NotFound; Unavailable.
 func (s *Handler) claimJobs(c echo.Context) error {
 	var req claimRequest
 	if err := httpkit.Bind(c, &req); err != nil {
@@ -203,7 +203,7 @@ func (s *Handler) completeJob(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// failJob ends a claim without a result. The job is claimed again later, unless the failure is
+// failJob ends a claim without a result. The job can be claimed again later, unless the failure is
 // final or was the last attempt. Codes as of renewJob.
 func (s *Handler) failJob(c echo.Context) error {
 	var req struct {
@@ -219,7 +219,8 @@ func (s *Handler) failJob(c echo.Context) error {
 	return showJob(c, j, err)
 }
 
-// retryJob makes a failed job available again. Codes NotFound; Conflict if it has not failed.
+// retryJob makes a failed job available again. Codes NotFound; Conflict if it has not failed, or if
+// one of its entries is gone.
 func (s *Handler) retryJob(c echo.Context) error {
 	id, err := httpkit.Param(c, "job")
 	if err != nil {
@@ -280,8 +281,8 @@ type searchRequest struct {
 	Source       string  `json:"source"`
 }
 
-// Neighbours are ordered by similarity. NotHeld is the number of entries that did not fit into
-// memory and were not searched.
+// searchResult is the result of a search. The most similar neighbour is first. NotHeld is the
+// number of entries that did not fit into memory and were not searched.
 type searchResult struct {
 	Model      string             `json:"model"`
 	Neighbours []sluice.Neighbour `json:"neighbours"`

@@ -121,8 +121,8 @@ type answer struct {
 	*http.ResponseController
 }
 
-// eventWriter writes frames as server-sent events. It writes frames such as these; a heartbeat is a
-// comment, which browsers ignore:
+// eventWriter writes frames as server-sent events, such as these. A heartbeat is a comment, which
+// browsers ignore:
 //
 //	id: 41
 //	data: {"subscribed":true,"current_seq":41,"incarnation":"…"}

@@ -139,7 +139,8 @@ func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
 	return req.coalesce()
 }
 
-// The window is clamped to the bounds instead of refused (C31).
+// coalesce returns the wish of a request. A window out of bounds is not refused; the nearest bound
+// applies (C31).
 func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
 	w := feed.Coalesce{Labels: r.Labels, Window: feed.DefaultWindow, First: r.Keep == "first"}
 	if r.WindowMS != nil {

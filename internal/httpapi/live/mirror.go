@@ -52,7 +52,8 @@ func (s *Handler) getMirrorFeed(c echo.Context) error {
 	return s.openEvents(c, v)
 }
 
-// openMirror returns a view that is counted until its Close. Access is checked when it runs.
+// openMirror returns a view that is counted until its Close. The route has checked access, and the
+// view checks it again while it runs.
 func (s *Handler) openMirror(c echo.Context) (*mirrorView, error) {
 	if err := checkOrigin(c); err != nil {
 		return nil, err

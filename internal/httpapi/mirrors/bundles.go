@@ -109,7 +109,7 @@ const (
 	mostBytes    = 1 << 40
 )
 
-// exportQuery parses the parameters. since is exclusive; the default depth is that of ParseDepth.
+// exportQuery parses the parameters. since is exclusive; the default depth is catalog.
 func exportQuery(c echo.Context) (q exportParams, err error) {
 	if err := httpkit.OnlyParams(c, "since", "scope", "previous", "form", "max_bytes"); err != nil {
 		return q, err
@@ -289,8 +289,8 @@ type trustedKeyRequest struct {
 }
 
 // putTrustedKey answers PUT …/trusted-keys/{kid} for admins. The kid must be the thumbprint of the
-// key, so that a mistake in the file is noticed. Codes Unprocessable; NotFound; Conflict for a key
-// that was revoked.
+// key, so that a mistake in the file is noticed. Codes Unprocessable; NotFound for the namespace;
+// Conflict for a key that was revoked, and beyond the limit of keys.
 func (s *Handler) putTrustedKey(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()

@@ -20,8 +20,8 @@ const observeTimeout = 30 * time.Second
 
 // listChanges returns a page of the changes of a namespace (S3-40). It stores nothing: a source
 // does not know its mirrors (S3-137). It answers GET /v1/namespaces/{ns}/observe. Items are in log
-// order and may be none while has_more is true; the next page begins at through_sequence. Codes
-// NotFound; Unavailable.
+// order. There may be none while has_more is true; the next page begins after through_sequence.
+// Codes NotFound; Unavailable.
 func (s *Handler) listChanges(c echo.Context) error {
 	q, depth, err := changeQuery(c)
 	if err != nil {

@@ -40,8 +40,8 @@ type itemList struct {
 
 // listItems returns a page of the entries of a namespace: its own, unless the query names another
 // source (S3-35). It answers GET /v1/namespaces/{ns}/items (S3-116). Own entries need the verb read
-// on their path, mirrored ones on the whole namespace. A page may be short and have a next one.
-// Codes NotFound; SubscriptionMissing.
+// on their path, mirrored ones on the whole namespace. A page may be shorter than the limit and not
+// the last. Codes NotFound; SubscriptionMissing.
 func (s *Handler) listItems(c echo.Context) error {
 	q, err := itemsOf(c)
 	if err != nil {
@@ -79,7 +79,8 @@ func (l *itemList) write(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, append(b, '}'))
 }
 
-// The cursor is ".SEQ" for own entries and "MIRROR.POSITION" for mirrored ones.
+// itemsOf parses the parameters. The cursor is ".SEQ" for own entries and "MIRROR.POSITION" for
+// mirrored ones.
 func itemsOf(c echo.Context) (q itemsQuery, err error) {
 	if err := httpkit.OnlyParams(c, "source", "subscription", "path_prefix", "after", "limit"); err != nil {
 		return q, err

@@ -36,7 +36,7 @@ type topicsCursor struct {
 	Copies bool        `json:"c,omitempty"` // the list of mirrored topics has ended
 }
 
-// It is "" when both lists have ended.
+// text returns the text of the cursor; "" when both lists have ended.
 func (c topicsCursor) text() (string, error) {
 	if c.Local && c.Copies {
 		return "", nil
@@ -54,8 +54,9 @@ type topicList struct {
 }
 
 // listTopics returns a page of the paths of a namespace and, on request, of its mirrors (S3-113,
-// S3-114). The limit applies to each list; the cursor continues both at one snapshot of the log.
-// Codes NotFound; WindowExceeded; Unprocessable if a mirror has too many paths.
+// S3-114). The limit applies to each list, and the cursor continues both: that of the namespace as
+// of one sequence, that of the mirrors as they are then. Codes NotFound; WindowExceeded;
+// Unprocessable if a mirror has too many paths.
 func (s *Handler) listTopics(c echo.Context) error {
 	q, err := topicsOf(c)
 	if err != nil {

@@ -34,7 +34,7 @@ type tag struct {
 	Description string `json:"description"`
 }
 
-// The page shows it under its first tag.
+// operation is an operation. The page shows it under its first tag.
 type operation struct {
 	ID          string              `json:"operationId"`
 	Tags        []string            `json:"tags"`
@@ -73,7 +73,7 @@ type media struct {
 	Example json.RawMessage `json:"example"`
 }
 
-// Members that the page does not show are left out.
+// schema is a schema without the members that the page does not show.
 type schema struct {
 	Ref         string             `json:"$ref"`
 	Type        any                `json:"type"` // a name, or several

@@ -33,8 +33,8 @@ func Root(title, summary, version string) ([]byte, error) {
 }
 
 // Page returns the page of an OpenAPI document. Operations are grouped by their first tag, in the
-// order of the document's tags; one without a listed tag is not shown. The same document gives the
-// same page.
+// order of the document's tags; one without a listed tag is not shown. The same document and
+// version give the same page.
 func Page(text []byte, version string) ([]byte, error) {
 	d, err := parse(text)
 	if err != nil {

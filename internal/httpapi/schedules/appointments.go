@@ -48,7 +48,8 @@ type AppointmentRequest struct {
 
 // putAppointment answers PUT /v1/namespaces/{ns}/appointments/{id}: 201 for a new one, else 200.
 // The rights to publish the action are checked now, and again at each firing. If-Match fences it:
-// RevisionMismatch. Codes: those of Appointments.Set; NotFound for an ID that another caller uses.
+// RevisionMismatch. Codes: those of Appointments.Set; NotFound for the ID of an appointment that is
+// hidden from the caller.
 func (s *Handler) putAppointment(c echo.Context) error {
 	var req AppointmentRequest
 	if err := httpkit.Bind(c, &req); err != nil {

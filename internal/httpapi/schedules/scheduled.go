@@ -45,10 +45,10 @@ type Held struct {
 	Duplicate bool        `json:"duplicate"`
 }
 
-// Schedule schedules an event. It makes the same checks as an immediate publish first. 202 for an
-// event that waits, also for a repetition; 201 with its position for one that is stored already.
-// Code Conflict if the ID belongs to an event on another path, or to one that the caller may not
-// see.
+// Schedule schedules an event, which the caller has checked as for an immediate publish. It answers
+// 202 for an event that waits, also for a repetition, and 201 with its position for one that is
+// stored already. Codes Conflict if the ID belongs to a different event, or to one that the caller
+// may not see; QuotaExceeded.
 func (s *Handler) Schedule(c echo.Context, e sluice.Event, when time.Time) error {
 	if s.opts.Scheduled == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server does not support scheduled events; omit %s", sluice.AttributeDeliverAt)

@@ -29,7 +29,8 @@ type Request struct {
 // putWatch creates a watch for a caller that may read its pattern and publish its action; both
 // rights are checked again whenever the watch reads or publishes. It answers PUT
 // /v1/namespaces/{ns}/watches/{id}: 201 for a new one, else 200. An equal watch keeps its state;
-// another one starts anew. Code Conflict if the ID is another caller's.
+// another one starts anew. Codes Conflict if the caller does not manage the watch that has the ID;
+// NotFound for the namespace; QuotaExceeded.
 func (s *Handler) putWatch(c echo.Context) error {
 	if s.needs.Watches == nil {
 		return noWatches()
@@ -157,7 +158,8 @@ func (s *Handler) ownsInstruction(c echo.Context, namespace string, by sluice.Cr
 	return who.Principal == by.CreatedBy && s.needs.Rights.Same(c, by.Grant, namespace), nil
 }
 
-// getWatch answers GET …/watches/{id}. Code NotFound, also for another caller's.
+// getWatch answers GET …/watches/{id}. Code NotFound, also for a watch that the caller does not
+// manage.
 func (s *Handler) getWatch(c echo.Context) error {
 	w, err := s.watchOf(c)
 	if err != nil {
