@@ -24,7 +24,7 @@ func invalid(format string, args ...any) *sluice.Error {
 // split returns the members of a JSON object, without copies. The values share the memory of data,
 // and have a capacity that ends with them, so that an append does not overwrite the next member.
 // Names with escapes are refused, because two spellings of one name would be two members here and
-// one for other parsers. Code Unprocessable. One pass, O(len(data)).
+// one for other parsers. Code Unprocessable. The cost is O(len(data)).
 func split(data []byte) (map[string][]byte, error) {
 	if !json.Valid(data) {
 		return nil, invalid("it is not valid JSON")

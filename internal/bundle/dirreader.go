@@ -60,9 +60,9 @@ func (d *Directory) Close() error {
 // Verify returns the content if a trusted key of the source signed the manifest and the directory
 // has exactly the files that it declares, byte for byte, with the entries that its header declares.
 // It reads all files, in bounded memory. Codes: UnknownKey, BundleSignatureInvalid, Unprocessable
-// with the name of the file. The cost is one read and one SHA-256 of all bytes. If ctx ends, Verify
-// returns its error before the next file of entries. The content reads the files again, so close
-// the directory only after the last entry.
+// with the name of the file. Verify reads and hashes each file once, and a data file once for each
+// entry that refers to it. If ctx ends, it stops before the next file of entries. The content reads
+// the files again, so close the directory only after the last entry.
 func (d *Directory) Verify(ctx context.Context, trust Trust) (*Content, error) {
 	if err := d.verify(trust); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func addTo(t *tally, w *wire) error {
 
 // Check returns an error (Unprocessable) unless the directory has exactly the declared files, all
 // of them regular, and a correct SHA256SUMS. It does not read the content of the declared files.
-// The receipt of an importer may be there in addition, unsigned by this manifest.
+// The receipt of an importer may be there, too.
 func (d *Directory) Check() error {
 	found := 0
 	err := fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {

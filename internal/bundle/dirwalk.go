@@ -24,7 +24,7 @@ type lines struct {
 }
 
 // each calls yield with each entry and its content. It passes on nothing from a file that differs
-// from the declared one. It stops at the first error, of yield too, and returns it. yield must not
+// from the declared one. It stops at the first error, also of yield, and returns it. yield must not
 // keep the content if the walk has spare buffers.
 func (w *walk) each(ctx context.Context, yield func(*wire, []byte) error) error {
 	var data []byte

@@ -31,8 +31,8 @@ type Content struct {
 // Entries returns the entries with sequences above after, ascending. The caller may keep their
 // content, which may share memory with that of other entries. The sequence ends with an error if
 // the content has changed since it was verified, or if ctx ends; the entries before the error are
-// valid. Each call reads the bundle again from its beginning, O(entries), also for those up to
-// after. Several may run at the same time.
+// valid. Each call reads the bundle again from its beginning, also the entries up to after. Several
+// may run at the same time.
 func (c *Content) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error] {
 	depth := c.Header.Depth()
 	return func(yield func(Entry, error) bool) {
@@ -73,7 +73,7 @@ func NewDocumentWriter(scope string, since uint64) (*DocumentWriter, error) {
 
 // Append adds an entry; sequences must ascend. Codes: Unprocessable; TooLarge if the document would
 // be larger than MaxDocument: a directory can be larger. After TooLarge the document is as before
-// the call and can be sealed; after another error it cannot.
+// the call and can be sealed. After another error, do not seal it.
 func (d *DocumentWriter) Append(e Entry) error {
 	w, err := toWire(&e, d.depth)
 	if err != nil {
@@ -227,10 +227,9 @@ func (d *Document) setMessage(joined []byte, ends []int) error {
 	return nil
 }
 
-// canonicalEntry parses an unambiguous entry, and returns it with its canonical form. The first
-// attempt is for bundles of Sluice, which are canonical already; it saves the transformation, which
-// takes most of the time of an import. Another writer may order members and space as it likes, as
-// long as its text is unambiguous.
+// canonicalEntry parses an unambiguous entry, and returns it with its canonical form. The entries
+// of Sluice are canonical already, and need no transformation. Another writer may choose the order
+// of members and the white space, as long as its text is unambiguous.
 func canonicalEntry(element []byte, depth sluice.Depth) (*wire, []byte, error) {
 	if w, err := parseEntry(element, depth); err == nil { // it is already canonical, except perhaps its claims
 		if text, err := canonical(w.claims); err == nil && bytes.Equal(text, w.claims) {

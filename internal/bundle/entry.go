@@ -60,9 +60,9 @@ type wire struct {
 
 // toWire converts an entry to its form in a bundle of a depth. Code Unprocessable if that is
 // impossible. At full it does not copy the data: do not change the event before the entry is
-// appended. It replaces NUL and invalid UTF-8 in attributes (CleanAttributes), and leaves out
-// extensions whose names are no CloudEvents names. A missing time becomes the time of storage, a
-// missing source "/<namespace>".
+// appended. It replaces NUL and invalid UTF-8 in attributes (clean), and leaves out extensions
+// whose names are no CloudEvents names. A missing time becomes the time of storage, a missing
+// source "/<namespace>".
 func toWire(e *Entry, depth sluice.Depth) (*wire, error) {
 	ev := &e.Event
 	w := &wire{op: e.Op, seq: ev.Seq, id: clean(ev.ID), claims: []byte("[]")}
@@ -167,8 +167,8 @@ func claimsOf(summary []byte) []byte {
 	return append(appendString([]byte{'['}, clean(string(summary))), ']')
 }
 
-// summary returns the summary in claims; nil if there is none. Code Unprocessable. The result is a
-// copy.
+// summary returns the summary in claims; nil if there is none. Code Unprocessable. The result may
+// share memory with w.
 func (w *wire) summary() ([]byte, error) {
 	inner := w.claims[1 : len(w.claims)-1]
 	switch {

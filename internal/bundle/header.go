@@ -57,8 +57,8 @@ type Header struct {
 	Alg        string       `json:"alg"`
 }
 
-// Depth returns how much of each event the bundle has. It is the empty depth for a header that was
-// not checked.
+// Depth returns how much of each event the bundle has. It returns "" for a header with an unknown
+// scope.
 func (h *Header) Depth() sluice.Depth {
 	d, _ := sluice.ParseDepth(h.Scope) // checked
 	return d

@@ -14,8 +14,8 @@ import (
 )
 
 // Inbox is a directory into which the files of a manifest arrive. A file has its final name only if
-// its content matches the manifest; before, its name ends in .part. An inbox is for one goroutine
-// and one process at a time, which package staging ensures.
+// its content matches the manifest; before, its name ends in .part. An inbox is for one goroutine,
+// and its directory for one process at a time.
 type Inbox struct {
 	*Manifest
 

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Outcome is the decision about a bundle. Only Apply and Heartbeat change the mirror; Fork is
-// recorded (decision of the mirror's keeper).
+// Outcome is the decision about a bundle. The mirror takes only Apply and Heartbeat; it also
+// records a Fork.
 type Outcome string
 
 // The outcomes.
@@ -97,8 +97,8 @@ func (d *Decision) Err() error {
 // following atomically with the last entries: the import, the gaps, the watermark Header.Through,
 // HeardAt and, if it was unknown, the incarnation. The order of the checks matters: first the
 // signature, so that a stranger learns nothing about the mirror; then source and incarnation,
-// without which sequences cannot be compared; then the chain. It does no I/O and changes neither
-// argument. O(len(Imports) + len(Gaps)).
+// without which sequences cannot be compared; then the chain. Judge does no I/O and changes neither
+// argument.
 func Judge(k Known, s *Signed) Decision {
 	h := &s.Header
 	if err := s.verify(k.Trust); err != nil {
@@ -199,8 +199,8 @@ func (d Decision) missing(g Gap) Decision {
 }
 
 // gapsOf returns the ranges above the watermark that the mirror will lack after applying a bundle.
-// A range that retention has removed begins the bundle, so only First tells it; damage lies
-// anywhere and is listed. The result is ascending and without overlap.
+// A range that retention has removed is at the beginning of the bundle, where First shows it;
+// damage may be anywhere, and Lost lists it. The result is ascending and without overlap.
 func (k *Known) gapsOf(h *Header) (gaps []Gap) {
 	after := max(k.Watermark, h.Since)
 	if h.Since > k.Watermark {

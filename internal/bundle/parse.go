@@ -54,8 +54,9 @@ func (c *cursor) entry(depth sluice.Depth) (*wire, error) {
 	return w, w.check(depth)
 }
 
-// cursor is a position in canonical JSON. Bad is set when the text turns out to be invalid. Methods
-// after an error return zero values and do not panic, so callers check bad only once, at the end.
+// cursor is a position in canonical JSON. Bad is set when the text turns out to be invalid. After
+// an error the methods do not panic, and their results mean nothing, so callers check bad only
+// once, at the end.
 type cursor struct {
 	b        []byte
 	at       int

@@ -46,7 +46,7 @@ func (r Receipt) message() ([]byte, error) {
 }
 
 // SignReceipt returns a receipt as JSON; it sets KeyID, Alg and Signature. Code Unprocessable
-// unless it is complete. r is the caller's copy and is not changed.
+// unless it is complete.
 func SignReceipt(r Receipt, key ed25519.PrivateKey) ([]byte, error) {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {

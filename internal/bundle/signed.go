@@ -51,7 +51,7 @@ func (s *Signed) verify(trust Trust) error {
 // after its length (the pre-authentication encoding of DSSE). The type prevents that a signature of
 // one kind of document is shown as one of another:
 //
-//	DSSEv1 47 application/vnd.sluice.bundle.receipt+json 312 {…}
+//	DSSEv1 42 application/vnd.sluice.bundle.receipt+json 312 {…}
 func envelope(kind string, body []byte) []byte {
 	b := append(make([]byte, 0, len(body)+len(kind)+64), "DSSEv1 "...)
 	b = append(strconv.AppendInt(b, int64(len(kind)), 10), ' ')

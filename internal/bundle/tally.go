@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tally counts the entries of a bundle in their order, and computes their digest. Every field is
-// preceded by its length, so that no two lists of entries have the same digest input. The form does
-// not matter: content counts by its SHA-256, inline or in a file.
+// tally counts the entries of a bundle in their order, and computes their digest. Each text has its
+// length before it, so that different lists of entries have different inputs of the digest. Content
+// counts by its SHA-256, inline or in a file, so both forms of a bundle have the same digest.
 type tally struct {
 	since, last, count uint64
 	sum                hash.Hash

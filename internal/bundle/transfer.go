@@ -161,8 +161,8 @@ func broken(err error) error {
 // Receive writes a directory that arrives as a tar stream, its manifest last, and returns the
 // manifest when all files are synced to the disk. It returns an error if a file differs from the
 // manifest. It does not verify the signature, which the importer does. After an error the files
-// stay; the manifest is not among them, so they are no bundle. Code Unavailable if the exporter
-// failed or the connection ended early: repeat into an empty directory.
+// stay; repeat the call into an empty directory. Code Unavailable if the exporter reports a
+// failure, or the stream ends before the manifest.
 func Receive(ctx context.Context, r io.Reader, path string) (*Manifest, error) {
 	if err := os.MkdirAll(path+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
 		return nil, fmt.Errorf("bundle: %w", err)

@@ -23,7 +23,7 @@ var errNotJSON = errors.New("not JSON")
 
 // decode returns a JSON value with its numbers in their original form. An error names the exceeded
 // limit. depth is the number of levels below the value itself. It decodes all of the data before it
-// checks limits, so callers bound its size.
+// checks the limits, so callers must bound its size.
 func decode(data []byte, depth int) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -76,8 +76,7 @@ func countable(number string) error {
 	return nil
 }
 
-// members returns the members of the data if it is a JSON object, else nil. The values share the
-// memory of the data.
+// members returns the members of the data if it is a JSON object, else nil.
 func members(e *sluice.Event) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if !e.IsJSON() || json.Unmarshal(e.Data, &fields) != nil {

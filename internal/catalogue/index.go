@@ -11,8 +11,8 @@ import (
 )
 
 // Index has the catalogues of all namespaces. It is safe for concurrent use. Every replica has one,
-// which follows the records of namespaces and types. Reads are for every event that is published,
-// and take a read lock. A namespace that is not known yet is open and has no types.
+// which follows the records of namespaces and types. Publishing an event reads it, so reads take
+// only a read lock. A namespace that is not known yet is open and has no types.
 type Index struct {
 	mu     sync.RWMutex
 	spaces map[string]*space
@@ -121,8 +121,8 @@ func (x *Index) Type(namespace, eventType string) (sluice.EventType, bool) {
 	return e.EventType, true
 }
 
-// Types returns the event types of a namespace, ordered by name. Never nil. The schemas are shared
-// and must not be changed.
+// Types returns the event types of a namespace, ordered by name. The result is not nil. The schemas
+// are shared and must not be changed.
 func (x *Index) Types(namespace string) []sluice.EventType {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -161,8 +161,8 @@ func (x *Index) Count(namespace string) int {
 
 // Check returns why an event is not allowed by its namespace's catalogue, nil for all events of an
 // open namespace and for system events. Codes UnknownEventType; InvalidEventData, with pointer and
-// reason. The cost is bounded by the budget of a check (meter.go). Data that has no JSON and no
-// content is null.
+// reason. The budget of a check bounds the cost of the schema (meter.go). Empty data counts as
+// null.
 func (x *Index) Check(ev *sluice.Event) error {
 	e, strict := x.of(ev)
 	switch {
@@ -175,8 +175,8 @@ func (x *Index) Check(ev *sluice.Event) error {
 }
 
 // CheckData returns why an event's data does not match its type in the catalogue, whether the
-// namespace is strict or open. Codes NotFound if the type is not in it; InvalidEventData. nil for a
-// type without a schema.
+// namespace is strict or open. Codes NotFound if the type is not in it; InvalidEventData. It
+// returns nil for a type without a schema.
 func (x *Index) CheckData(ev *sluice.Event) error {
 	e, _ := x.of(ev)
 	if e == nil {
@@ -216,7 +216,7 @@ func (e *entry) check(ev *sluice.Event) error {
 }
 
 // CheckTypes returns an error (UnknownEventType) if one of a filter's patterns matches no type of a
-// strict namespace (S4-64). nil for an open namespace. O(patterns × types).
+// strict namespace (S4-64). It returns nil for an open namespace. The cost is O(patterns × types).
 func (x *Index) CheckTypes(namespace string, patterns []string) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -252,7 +252,7 @@ func (s *space) has(pattern string) bool {
 // Summary returns the members of an event's data that the catalogue includes in its summary, as a
 // JSON object in the catalogue's order, each byte for byte. It returns nil if there is no summary:
 // the type is not in the catalogue or has no summary fields, or the data is not a JSON object. The
-// result is the caller's.
+// caller owns the result.
 func (x *Index) Summary(ev *sluice.Event) []byte {
 	e, _ := x.of(ev)
 	if e == nil || len(e.SummaryFields) == 0 {

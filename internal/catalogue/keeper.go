@@ -50,9 +50,9 @@ func NewKeeper(index *Index, records Records, logs Logs, accounts *ledger.Ledger
 // Put creates or changes an event type and returns it, and whether it is new. With a revision it is
 // changed only if that is the stored one. Codes InvalidRequest; TooLarge; Forbidden for a type of
 // the server's own; NotFound for the namespace; RevisionMismatch; QuotaExceeded if the namespace
-// has reached its limit; Unavailable. An equal type changes nothing and is not in the ledger. A
-// limit that several replicas reach at the same moment may be exceeded by a few, because the count
-// is that of this process.
+// has reached its limit; Conflict after maxTries concurrent changes; Unavailable. An equal type
+// changes nothing and is not in the ledger. A limit that several replicas reach at the same moment
+// may be exceeded by a few, because the count is that of this process.
 func (k *Keeper) Put(ctx context.Context, t sluice.EventType, by string) (sluice.EventType, bool, error) {
 	if err := k.check(ctx, &t); err != nil {
 		return t, false, err
@@ -190,8 +190,8 @@ func (k *Keeper) Get(ctx context.Context, namespace, eventType string) (sluice.E
 }
 
 // List returns the event types of a namespace that this process knows, ordered by name. Changes by
-// other replicas appear with a short delay. Code NotFound for the namespace. Never nil without an
-// error.
+// other replicas appear with a short delay. Code NotFound for the namespace. Without an error the
+// result is not nil.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.EventType, error) {
 	if _, err := k.logs.LastSeq(ctx, namespace); err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.EventType
 }
 
 // Delete removes an event type. With a revision it is removed only if that is the stored one. Codes
-// NotFound; RevisionMismatch; Unavailable. Events of the type stay, and subscriptions that name it
-// (Orphans).
+// NotFound; RevisionMismatch; Conflict after maxTries concurrent changes; Unavailable. Events of
+// the type stay, and so do subscriptions that name it (Orphans).
 func (k *Keeper) Delete(ctx context.Context, namespace, eventType string, revision uint64, by string) error {
 	var intent *ledger.Intent
 	for range maxTries {

@@ -25,8 +25,8 @@ var errSpent = errors.New("the budget is spent")
 // meter is the remaining budget of one check. It is not safe for concurrent use.
 type meter struct{ left int }
 
-// pay charges steps. A check that could not pay has no result. An error is for the library, which
-// reports it as a violation: callers look at left, not at the verdict.
+// pay charges steps. A check that could not pay has no result. The library takes the error for a
+// violation, so the caller must look at left before the verdict.
 func (m *meter) pay(steps int) error {
 	if m.left -= steps; m.left < 0 {
 		m.left = -1
@@ -73,8 +73,8 @@ func (m *meter) engine(pattern string) (jsonschema.Regexp, error) {
 }
 
 // guard makes every reachable schema charge the meter before it is visited. It uses the schema's
-// format, which the library checks first, for any value. O(schemas), once for each checker. It
-// changes the compiled schemas, which therefore belong to one checker.
+// format, which the library checks first, for any value. It changes the compiled schemas, which
+// therefore belong to one checker. The cost is O(schemas).
 func (m *meter) guard(root *jsonschema.Schema) error {
 	seen := map[*jsonschema.Schema]bool{root: true}
 	for next := []*jsonschema.Schema{root}; len(next) > 0; {

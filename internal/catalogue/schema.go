@@ -25,8 +25,8 @@ func (loader) Load(string) (any, error) {
 	return nil, errors.New("external references are not allowed; use $defs")
 }
 
-// schema is a compiled JSON Schema. It is safe for concurrent use. At most GOMAXPROCS checkers are
-// kept.
+// schema is a compiled JSON Schema. It is safe for concurrent use. It keeps at most GOMAXPROCS
+// checkers.
 type schema struct {
 	doc  any
 	free chan *checker // unused checkers; further ones are dropped, and made again when needed

@@ -56,8 +56,8 @@ func newGuard(opts Options) *guard {
 	return g
 }
 
-// A local name is resolved like any other, and then only loopback addresses are dialled: a resolver
-// that gives localhost a public address would otherwise get a request in clear text.
+// dial connects to an allowed address. For a local name it dials only loopback addresses: if the
+// resolver gave localhost a public address, that host would otherwise get a request in clear text.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -17,8 +17,8 @@ const maxExcerpt = 1 << 10 // bytes of a response's body that are stored
 // endpoint may have died while it processed the event. Of a failure only the status counts, even if
 // the body cannot be read. read reads a body to its end, so that the connection can be used again,
 // but not beyond MaxResponse; a connection with more data is closed. It sets Status, Outcome,
-// Error, RetryAfter and Response, and no other field. secrets is called only for failures, because
-// a mask costs as much as a request.
+// Error, RetryAfter and Response, and no other field. It calls secrets only for failures, because
+// making a mask is expensive.
 func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt) error {
 	a.Status = res.StatusCode
 	body := io.LimitReader(res.Body, s.opts.MaxResponse)
@@ -58,8 +58,8 @@ func explain(res *http.Response, secrets mask) string {
 }
 
 // excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes, without secrets. It
-// reads far enough ahead to recognise a secret that begins within these bytes. "" for an empty
-// body. An error of reading ends the excerpt where it occurs.
+// reads far enough ahead to recognise a secret that begins within these bytes. It returns "" for an
+// empty body. If reading fails, the excerpt ends there.
 func excerpt(body io.Reader, secrets mask) string {
 	head := make([]byte, maxExcerpt+secrets.longest())
 	n, err := io.ReadFull(body, head)

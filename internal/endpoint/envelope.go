@@ -70,7 +70,7 @@ func percent(s, also string) string {
 // Fact returns the flat body of S0-30…39 for an event of a subscription. entity is the event's
 // Entity. hlc is the extension of that name, or else "<unix ms>.<seq>". fact_id is the extension
 // resourceid, if the event has it. Members are in this order; readers must not rely on it. The
-// result is the caller's.
+// caller owns the result.
 //
 //	{"subscription_id":"sub_1","event_id":"e1","event_type":"order.placed","entity":"/orders/42",
 //	 "scope":"shop","hlc":"1767323045000.7","payload":{"total":12},"idempotency_key":"e1"}

@@ -84,9 +84,8 @@ func networkFailure(err error) string {
 	return ""
 }
 
-// classOf returns the class of a failure without a response. Of FailUnsent, FailDNS, FailTLS and
-// FailRefused nothing was sent. After FailConnection and FailTimeout the endpoint may have got the
-// request.
+// classOf returns the class of a failure without a response. After FailConnection, FailTimeout and
+// FailOther the endpoint may have got the request.
 func classOf(parent context.Context, err error) sluice.FailureClass {
 	_, blocked := errors.AsType[*blockedError](err)
 	timeout, isNet := errors.AsType[net.Error](err)

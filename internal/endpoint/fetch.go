@@ -11,8 +11,8 @@ import (
 // Fetch sends a request unchanged except for its User-Agent, with the address checks of every
 // attempt. It returns the head of the response, and its body of at most most bytes. It does not
 // follow redirects. Codes: those of Check; Unavailable if there is no complete response; TooLarge;
-// Unprocessable for a response in an encoding that was not asked for. It takes as long as the
-// request's context permits. The body of the response is closed; its head must not be used to read.
+// Unprocessable for a response in an encoding that was not asked for. Only the request's context
+// limits the time. The body of head is closed.
 func (s *Sender) Fetch(req *http.Request, most int64) (head *http.Response, body []byte, err error) {
 	if _, err := s.checkURL(req.URL.String()); err != nil {
 		return nil, nil, err

@@ -27,9 +27,8 @@ const unnamedOrigin = "sluice"
 // Handshake asks a subscription's endpoint to accept requests of this server, and returns its
 // agreement. It sends an OPTIONS request with the endpoint's own headers, with the address checks
 // of every attempt and the policy's timeout. Codes: those of Check; Unprocessable if the endpoint
-// does not agree, or does not respond. It is not repeated after a failure. It changes neither sub
-// nor anything stored; the caller charges it (package limit) and stores the agreement.
-// RatePerMinute 0 means that the endpoint set no limit.
+// does not agree, or does not respond. Handshake does not change sub and stores nothing: the caller
+// stores the agreement. RatePerMinute is 0 if the endpoint sets no limit.
 //
 //	OPTIONS /hook HTTP/1.1                    HTTP/1.1 204 No Content
 //	WebHook-Request-Origin: events.example    WebHook-Allowed-Origin: events.example
@@ -83,7 +82,7 @@ func (s *Sender) handshakeRequest(ctx context.Context, sub *sluice.Subscription)
 }
 
 // origin returns the name of this server in handshakes. It is the host of the public URL without
-// its port.
+// the port, or unnamedOrigin.
 func (s *Sender) origin() string {
 	u, err := url.Parse(s.opts.PublicURL)
 	if err != nil {

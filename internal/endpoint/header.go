@@ -27,8 +27,8 @@ func CheckHeaderName(name string) error {
 	return nil
 }
 
-// checkHeaders returns an error (InvalidRequest) that names the header. Two names are repeated if
-// they differ only in case.
+// checkHeaders returns an error (InvalidRequest) unless an endpoint may have the headers. Names
+// that differ only in case count as repeated.
 func checkHeaders(headers map[string]string) error {
 	if len(headers) > maxHeaders {
 		return sluice.Errorf(sluice.InvalidRequest, "endpoint has more than %d headers", maxHeaders)

@@ -23,10 +23,8 @@ type Reply struct {
 
 // Post sends a body that is not an event to a URL, with the address checks of every attempt. It
 // sends the headers unchanged, because the caller has signed the body. It takes at most timeout,
-// which includes connecting, headers and body. If ctx is done, it ends as Send does. It is for
-// notices and other messages of the server, which have no policy and are not batched. Reply has no
-// error: Refused and Failed carry a description. The caller may not change body or header until
-// Post returns.
+// which includes connecting, headers and body. If ctx is done, it ends as Send does. The caller
+// must not change body until Post returns.
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
 	defer shutdown.Sending(ctx)()
 	until := time.Now().Add(timeout)

@@ -169,7 +169,8 @@ func (d *draft) pack() error {
 	return nil
 }
 
-// Code Unprocessable without a template; otherwise the errors of Options.Render.
+// packTemplate renders the body by the subscription's template. Code Unprocessable without a
+// template; otherwise the errors of Options.Render.
 func (d *draft) packTemplate() (err error) {
 	template := d.sub.Policy.Body
 	if template == nil || d.opts.Render == nil {
@@ -245,8 +246,8 @@ func (d *draft) signEd25519(keys KeyRing) error {
 }
 
 // signMessage signs the method, the components of the URL, a digest of the body, and the headers
-// that describe the event. Components are in the order of their names, after those of the URL, so
-// that equal requests have equal signature inputs. Call it after all headers are set.
+// that describe the event. The headers are in the order of their names, after the components of the
+// URL. Call it after all headers are set.
 func (d *draft) signMessage(keys KeyRing) error {
 	if keys == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme rfc9421")

@@ -184,10 +184,10 @@ type call struct {
 }
 
 // exchange makes a request, and calls read with the response. It follows no redirect and keeps no
-// cookie (C06). read gets a response whose body is closed when it returns. The error is
-// context.DeadlineExceeded at the deadline, the error of ctx if that ends first, and otherwise that
-// of the network or of read. When exchange returns, nothing of the request can leave this host any
-// more.
+// cookie (C06). The body of the response is closed when exchange returns. At the deadline the error
+// is context.DeadlineExceeded. Otherwise it is that of ctx, of the network or of read; after the
+// end of ctx it may be that of the closed connection. When exchange returns, nothing of the request
+// can leave this host any more.
 func (s *Sender) exchange(ctx context.Context, c call, read func(*http.Response) error) error {
 	req, body, until := c.req, c.body, c.until
 	if c.transport == nil && size(req)+len(body) <= maxRequest && s.wires.serves(req.URL) {
@@ -228,7 +228,7 @@ func size(req *http.Request) int {
 	return n
 }
 
-// Duration is measured by Options.Now, and includes fetching a token.
+// ended sets the duration, by Options.Now. It includes fetching a token.
 func (s *Sender) ended(a sluice.Attempt) sluice.Attempt {
 	a.Duration = sluice.Duration(s.opts.Now().Sub(a.StartedAt))
 	a.StartedAt = a.StartedAt.UTC()

@@ -137,8 +137,8 @@ func (c *credential) usable(now time.Time) (*oauth2.Token, error, bool) {
 }
 
 // fetch requests a token, unless another attempt has just done so. It may outlive the attempt that
-// began it. It detaches from ctx, because other attempts wait for its result, and ends after
-// tokenTimeout.
+// began it. It does not end with ctx, because other attempts wait for its result, but after
+// tokenTimeout at the latest.
 func (t *tokens) fetch(ctx context.Context, c *credential) error {
 	if _, err, ok := c.usable(t.now()); ok {
 		return err

@@ -13,8 +13,7 @@ const maxURL = 2048
 
 // checkURL parses a URL and returns an error if its text rules out a request. It does not resolve
 // names. It permits only one spelling of each address, because resolvers and URL parsers disagree
-// about the others. Codes: InvalidRequest, InsecureURL, BlockedAddress. The result is new and the
-// caller's.
+// about the others. Codes: InvalidRequest, InsecureURL, BlockedAddress. The caller owns the result.
 func (s *Sender) checkURL(raw string) (*url.URL, error) {
 	if err := checkText(raw); err != nil {
 		return nil, err

@@ -80,9 +80,9 @@ func (c *wire) exchange(req *http.Request, body []byte, until time.Time, read fu
 }
 
 // send writes a request with one call. It returns errUnsent if the other end had closed the
-// connection before. One write, because a head and a body in two packets cost the receiver two
-// reads, and the second may wait for an acknowledgement of the first. With TLS, errUnsent is never
-// certain: bytes may have left.
+// connection before. A head and a body in two packets would cost the receiver two reads, and the
+// second may wait for an acknowledgement of the first. With TLS it never returns errUnsent, because
+// bytes may have left.
 func (c *wire) send(req *http.Request, body []byte) error {
 	buf, ok := c.of.requests.Get().(*[]byte)
 	if !ok {

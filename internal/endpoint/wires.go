@@ -286,7 +286,8 @@ func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
 }
 
 // put hands a connection that can be used again to the first waiter, or keeps it as free. The
-// connection must have no byte of a response left. After close, it is closed.
+// connection must have no byte of a response left. After close, put closes a connection for which
+// no attempt waits.
 func (w *wires) put(c *wire) {
 	w.mu.Lock()
 	h := c.host
@@ -332,7 +333,8 @@ func (w *wires) drop(ctx context.Context, c *wire) {
 }
 
 // sweep closes connections that have been free for idle, and forgets unused hosts without
-// connections. O(hosts + free connections). It schedules itself again while a host is known.
+// connections. It schedules itself again while a host is known. The cost is O(hosts + free
+// connections).
 func (w *wires) sweep() {
 	w.mu.Lock()
 	var closing []*wire

@@ -47,7 +47,7 @@ func (a absence) due(isLog bool, now time.Time) bool {
 // checkMissing finds streams that another program deleted while the server was running. It reports
 // each once, and recreates those that it can recreate without loss. Is holds the existing streams.
 // The result is the state to remember, in which a missing stream keeps its last state. The states
-// of a missing log:
+// of a missing stream; only a log waits for the 5 s:
 //
 //	seen ─► missing ─ 5 s ─► Lacks? ─ no ─► forgotten: its namespace was deleted
 //	                            └── yes ─► told: damage ─► recreated, if MadeAgain ─► seen
@@ -155,8 +155,8 @@ func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 	}
 }
 
-// Missing returns the sorted names of deleted streams that were not recreated. Nil if there are
-// none.
+// Missing returns the sorted names of deleted streams that were not recreated. It returns nil if
+// there are none.
 func (m *Memory) Missing() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,7 +57,7 @@ func guarded() []string {
 //	missed.json   the positions of subscriptions, and the damage without dead letters
 //
 // The state is behind by up to rememberRest plus rememberEvery, so a loss within that time may go
-// unnoticed, and never a false one is reported: sequences only grow.
+// unnoticed. A loss that is reported is real, because sequences only grow.
 type Memory struct {
 	// Run calls Found for new damage, unless it is nil.
 	Found func(ctx context.Context, found []sluice.Damage)
@@ -99,8 +99,8 @@ func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[
 // Examine compares the stored data with the remembered state. It advances a stream that has lost
 // its end, so that no sequence is used twice. It waits for a store that does not respond yet. Call
 // it once, before anything is delivered or written. Damage is not an error: the server starts, and
-// reports it (Fresh, Found). An unreadable file of counts is as none; an unreadable damage.json is
-// an error.
+// reports it (Fresh, Found). An unreadable counts.json or records.json counts as missing; an
+// unreadable damage.json is an error.
 func (m *Memory) Examine(ctx context.Context) error {
 	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
 		return fmt.Errorf("%w; remove the file if it is damaged", err)
@@ -247,9 +247,8 @@ func (m *Memory) Fresh() (fresh []sluice.Damage) {
 	return fresh
 }
 
-// Forget acknowledges all damage. It recreates missing streams as empty ones. It is for the
-// operator, after a backup was considered: the remembered loss is given up. After an error it can
-// be called again.
+// Forget acknowledges all damage. It recreates missing streams as empty ones. Repeat it after an
+// error.
 func (m *Memory) Forget(ctx context.Context) error {
 	if err := m.restore(ctx); err != nil {
 		return err
@@ -261,7 +260,7 @@ func (m *Memory) Forget(ctx context.Context) error {
 	return remove(filepath.Join(m.dir, DamageFile))
 }
 
-// OfBucket returns the known damage of a bucket, by key. Empty if there is none.
+// OfBucket returns the known damage of a bucket, by key. The result is empty if there is none.
 func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	all := map[string]sluice.Damage{}
 	for _, d := range m.Known() {
@@ -272,9 +271,9 @@ func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	return all
 }
 
-// Run keeps the remembered state current until ctx is done. It returns the error of ctx. Found and
-// Missed are called by one goroutine, one at a time, and must not block for long: no state is
-// remembered meanwhile.
+// Run keeps the remembered state current until ctx is done. It returns the error of ctx. Run calls
+// Found and Missed from its goroutine. They must not block for long, because no state is remembered
+// meanwhile.
 func (m *Memory) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()

@@ -162,8 +162,8 @@ func remove(file string) error {
 }
 
 // MissedBy returns the damaged sequences that a subscription may have missed, and whether there are
-// any. Had is its position; the zero value is an unknown one. It is a pure function. Events up to
-// had.Seq were settled, parked or unwanted.
+// any. Had is its position; the zero value is an unknown one. Events up to had.Seq were settled,
+// parked or unwanted.
 func MissedBy(sub *sluice.Subscription, d sluice.Damage, had deliverystore.Had) (from, to uint64, ok bool) {
 	if sub.Namespace != d.Namespace || sub.Mode != sluice.Push || sub.State == sluice.Cancelled || d.Path != "" && !sub.Pattern.Match(d.Path) {
 		return 0, 0, false

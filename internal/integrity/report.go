@@ -35,8 +35,8 @@ type Reporter struct {
 	Log *slog.Logger
 }
 
-// Found records damage in the ledger and publishes it in the namespace's log. It is not repeated if
-// the ledger or the log fails: damage.json stays the record.
+// Found records damage in the ledger and publishes it in the namespace's log. Found does not retry
+// if the ledger or the log fails: damage.json keeps the damage.
 func (r Reporter) Found(ctx context.Context, found []sluice.Damage) {
 	for _, d := range found {
 		r.Ledger.Note(ctx, nil, ledger.Change{
@@ -47,8 +47,8 @@ func (r Reporter) Found(ctx context.Context, found []sluice.Damage) {
 }
 
 // Missed creates a dead letter for each subscription and each unreadable range of its log, unless
-// the subscription had received the events in it (decision 0029). O(subscriptions × damage). It can
-// be repeated.
+// the subscription had received the events in it (decision 0029). The cost is O(subscriptions ×
+// damage). It can be repeated.
 func (r Reporter) Missed(ctx context.Context, owed []Owed) error {
 	subs, err := r.Store.Subscriptions().List(ctx)
 	if err != nil {

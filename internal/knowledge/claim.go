@@ -50,10 +50,10 @@ var errSkip = errors.New("not this one")
 
 // Claim gives jobs to a worker, those of the highest priority first, in the order of their entries
 // (S3-84). The caller must have the right to read the whole namespace. Claim skips entries whose
-// own label hides them from the caller (S3-95). Codes InvalidRequest; NotFound; Unavailable.
-// Without a job it waits up to q.Wait, and then returns an empty list and no error; if ctx ends,
-// the error of ctx. Jobs that were claimed before an error are returned without it, because their
-// leases run already. Each has a token, and the lease in milliseconds.
+// own label hides them from the caller (S3-95). Codes InvalidRequest; NotFound; Unavailable. If
+// there is no job, Claim waits up to q.Wait, and then returns an empty list. If an error occurs
+// after it has claimed some jobs, it returns these without the error, because their leases have
+// begun. Each job has a token, and the lease in milliseconds.
 func (e *Engine) Claim(ctx context.Context, namespace string, q ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func (s *space) next(types []sluice.JobType) *task {
 	}
 }
 
-// back returns tasks to the queue, unless others have taken their place. A task in a heap already
-// was settled anew meanwhile.
+// back returns tasks to the queue, unless others have taken their place. A task that is in a heap
+// was queued again meanwhile.
 func (s *space) back(all []*task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

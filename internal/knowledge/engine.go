@@ -16,7 +16,7 @@ import (
 )
 
 // Engine enriches the namespaces that have a configuration. It is safe for concurrent use. mu
-// guards told. A space has a lock of its own, and neither is held during a request.
+// guards told. A space has a lock of its own. Neither lock is held during a request.
 type Engine struct {
 	deps Deps
 	opts Options
@@ -85,8 +85,8 @@ func (e *Engine) news() <-chan struct{} {
 const readyWithin = 10 * time.Second
 
 // space returns the space of a namespace once it has read all of its sources. Codes NotFound if the
-// namespace has no enrichment; Unavailable. It waits at most readyWithin, and for less if ctx ends.
-// A namespace that is being read again answers from its present state without a wait.
+// namespace has no enrichment; Unavailable. It waits at most readyWithin, and less if ctx ends. It
+// does not wait for a namespace that is being read again.
 func (e *Engine) space(ctx context.Context, namespace string) (*space, error) {
 	return e.spaceAt(ctx, namespace, 0)
 }
@@ -154,8 +154,8 @@ func (e *Engine) Status(ctx context.Context, namespace string) (sluice.Enrichmen
 	return s.state(), nil
 }
 
-// Gauges returns the status of each namespace on this replica. Spaces that are still reading count
-// with their present entries. O(namespaces).
+// Gauges returns the status of each namespace on this replica. A namespace that is still being read
+// counts with its present entries.
 func (e *Engine) Gauges() []model.KnowledgeGauges {
 	spaces := e.spaces.All()
 	all := make([]model.KnowledgeGauges, 0, len(spaces))
@@ -167,8 +167,8 @@ func (e *Engine) Gauges() []model.KnowledgeGauges {
 
 // Put configures the enrichment of a namespace and sets its defaults. A revision other than 0 must
 // be the current one. With a new model, all entries are embedded again (S3-82). Codes
-// InvalidRequest; RevisionMismatch; QuotaExceeded if there is no room for a further enrichment. It
-// replaces the whole configuration. It returns when this replica works by it, or after readyWithin.
+// InvalidRequest; RevisionMismatch; QuotaExceeded if there is no room for a further enrichment. Put
+// replaces the whole configuration. It returns when this replica uses it, or after readyWithin.
 func (e *Engine) Put(ctx context.Context, c sluice.Enrichment, by string) (sluice.Enrichment, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
@@ -224,8 +224,8 @@ func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (St
 }
 
 // Delete ends the enrichment of a namespace, and removes all its embeddings and comparisons. Code
-// NotFound. The definition goes first, so that replicas give out no more jobs while the records are
-// purged.
+// NotFound. It deletes the definition first, so that replicas give out no more jobs while the
+// records are purged.
 func (e *Engine) Delete(ctx context.Context, namespace, by string) error {
 	was, _, err := e.deps.Definitions.Get(ctx, namespace)
 	if err != nil {

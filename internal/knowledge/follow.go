@@ -58,8 +58,8 @@ func (s *space) load() {
 	s.omitted.reread = false
 }
 
-// keep runs a follower until ctx ends, again after each error. follow must be able to begin again:
-// it reads from the start, and the reading's number shows which entries are gone.
+// keep runs a follower until ctx ends, again after each error. follow must be able to begin again.
+// It then reads from the start, and the number of the reading shows which entries are gone.
 func (s *space) keep(ctx context.Context, what string, follow func(context.Context) error) {
 	pause := supervise.Pause{First: again, Most: againMost}
 	for {
@@ -115,7 +115,8 @@ func (s *space) entriesLoad() bool {
 }
 
 // fetchWanted reads stored results that are not in memory, of entries that were deleted or changed
-// and have come back. Results are fetched one entry at a time; an error puts the entry back.
+// and have come back. It fetches the results of one entry at a time. After an error it puts that
+// entry back.
 func (s *space) fetchWanted(ctx context.Context) error {
 	for {
 		news := s.news()

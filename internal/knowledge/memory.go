@@ -42,8 +42,8 @@ func (s *space) due() bool {
 	return s.omitted.due(s.bytesOf(&item{fingerprint: "?", ref: sluice.EntryRef{Source: sluice.SourceLocal}}))
 }
 
-// state returns the status of the namespace on this replica. Entries and embeddings of this
-// replica; others may have more or less room.
+// state returns the status of the namespace on this replica. Other replicas may have room for more
+// or fewer entries.
 func (s *space) state() sluice.EnrichmentStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

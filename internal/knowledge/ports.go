@@ -36,8 +36,8 @@ type Definitions interface {
 	Watch(ctx context.Context, change func(namespace string, c *Stored)) error
 }
 
-// Records stores embeddings and comparisons with the states of their jobs. Records of one namespace
-// are keyed by id: those of a comparison begin with that of its entry.
+// Records stores embeddings and comparisons with the states of their jobs. An ID is unique in its
+// namespace. The IDs of the comparisons of an entry begin with streams.Comparisons.
 type Records interface {
 	// Get returns a record, read from the leader of the stream. Its revision is 0 if there is none.
 	Get(ctx context.Context, namespace, id string) (Record, error)

@@ -17,7 +17,7 @@ import (
 const done sluice.JobState = "done"
 
 // Record is an embedding of an entry, or a comparison of two, with the state of its job. Its
-// methods in step.go are pure: they return a changed copy, which the store then compares and sets.
+// methods in step.go return a changed copy, which the caller stores by compare-and-set.
 type Record struct {
 	ID       string `json:"-"` // ID of the job, and the end of the record's subject
 	Revision uint64 `json:"-"` // 0: none is stored
@@ -95,8 +95,8 @@ func Fingerprint(ev *sluice.Event) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// encodeVector returns the stored form of an embedding. The length is not stored: it is that of the
-// record.
+// encodeVector returns the stored form of an embedding. The number of elements follows from the
+// length of the result.
 func encodeVector(v []float32) []byte {
 	b := make([]byte, 0, 4*len(v))
 	for _, f := range v {

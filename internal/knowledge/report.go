@@ -19,7 +19,7 @@ type Claim struct{ Namespace, Job, Token string }
 
 // report applies a worker's report to the record of its claim. Codes TokenInvalid; TokenExpired;
 // Fenced; NotFound; Unavailable; those of apply. apply may be called several times, each time with
-// the stored record. The token proves the claim; it checks no other right.
+// the stored record. The token proves the claim; report checks no other right.
 func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Record) error) (sluice.Job, error) {
 	s, err := e.space(ctx, c.Namespace)
 	if err != nil {
@@ -55,8 +55,8 @@ func (e *Engine) report(ctx context.Context, c Claim, apply func(s *space, r *Re
 	return sluice.Job{}, sluice.Errorf(sluice.Unavailable, "the job is being changed concurrently; retry")
 }
 
-// Renew extends the lease of a claimed job. Codes: those of report. The lease runs anew from now;
-// the token stays the same, and ends by itself after tokenLife.
+// Renew extends the lease of a claimed job. Codes: those of report. The lease begins anew. The
+// token stays the same, and expires tokenLife after the claim.
 func (e *Engine) Renew(ctx context.Context, c Claim) (sluice.Job, error) {
 	return e.report(ctx, c, func(s *space, r *Record) error {
 		*r = r.renewed(s.config.Lease.Std(), s.opts.Now())
@@ -76,8 +76,8 @@ func (e *Engine) Fail(ctx context.Context, c Claim, f Failure) (sluice.Job, erro
 
 // Complete stores the result of a job. With the embedding of an own entry it also stores the
 // neighbours that the entry will be compared with (S3-86). Codes: those of report; InvalidRequest
-// for a result of the wrong kind, or a vector with the wrong dimensions. Repeating it after success
-// is Fenced, because the claim has ended: a worker that got no answer takes that for done.
+// for a result of the wrong kind, or a vector with the wrong dimensions. A repetition after success
+// gives Fenced, because the claim has ended.
 func (e *Engine) Complete(ctx context.Context, c Claim, result sluice.JobResult) error {
 	_, err := e.report(ctx, c, func(s *space, r *Record) error {
 		if err := e.accept(ctx, s, r, &result); err != nil {
@@ -221,8 +221,9 @@ func (e *Engine) Job(ctx context.Context, namespace, id string, by sluice.Caller
 }
 
 // Jobs returns the jobs of a state and a type about entries that the caller may see, ordered by
-// priority and id. An empty state or type matches all. O(all jobs of the namespace), so it takes
-// one of the places for searches; it waits for one until ctx ends. Never nil without an error.
+// priority and id. An empty state or type matches all. The cost is O(jobs of the namespace). It
+// takes one of the places for searches, and waits for one until ctx ends. Without an error the
+// result is not nil.
 func (e *Engine) Jobs(ctx context.Context, namespace string, q JobsRequest, by sluice.Caller) ([]sluice.Job, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {
@@ -244,8 +245,8 @@ type JobsRequest struct {
 }
 
 // Retry makes a failed job available to workers again. Codes NotFound; Conflict if it has not
-// failed, or its neighbour is gone. It checks no rights and no labels: the handler does. The
-// attempts begin anew.
+// failed, or its neighbour is gone. Retry checks neither rights nor labels; the handler requires
+// the rights of an admin of the namespace. The count of attempts begins anew.
 func (e *Engine) Retry(ctx context.Context, namespace, id string) (sluice.Job, error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {

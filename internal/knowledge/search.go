@@ -35,9 +35,9 @@ type Found struct {
 // Search returns the entries with the most similar embeddings, the most similar first. It considers
 // own and mirrored entries with an embedding of the current model and content (S3-75…80, S3-115).
 // Codes InvalidRequest; NotFound for an entry without an embedding; Unavailable. Exactly one of
-// Vector and Entry is set. Fewer than Top results mean that there are no more, or that more than
-// hiddenMore neighbours for each wanted one are hidden from the caller. It waits for a place until
-// ctx ends. Approximate in a large namespace (package vector).
+// Vector and Entry must be set. The result has fewer than Top neighbours if there are no more, or
+// if more than hiddenMore neighbours for each wanted one are hidden from the caller. Search waits
+// for a place until ctx ends. In a large namespace the result is approximate (package vector).
 func (e *Engine) Search(ctx context.Context, namespace string, q SearchRequest, by sluice.Caller) (found Found, err error) {
 	s, err := e.space(ctx, namespace)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // Create creates a mirror, sets its defaults and returns it. The caller must have checked the
 // rights of by. Codes InvalidRequest; Conflict for a mirror of itself; NotFound for the source;
 // Forbidden if the label of the namespace does not dominate that of the source, or the credential
-// permits more than reading; SubscriptionExists; MirrorCycle (S3-103…108); QuotaExceeded. The
-// result is settled, and syncs at once on the replica that owns it. After an error nothing is left,
-// unless the store failed in between: then the engine settles or removes it. The credential is
-// stored apart, and is never returned.
+// permits more than reading; SubscriptionExists; SubscriptionDiffers if the ID is in use;
+// MirrorCycle (S3-103…108); QuotaExceeded. The result is settled, and the replica that owns it
+// syncs it at once. After an error nothing is left, unless the store failed in between: then the
+// engine settles or removes the mirror. The credential is stored apart, and is never returned.
 func (k *Keeper) Create(ctx context.Context, m sluice.Mirror, by sluice.Caller) (sluice.Mirror, error) {
 	if err := k.check(ctx, &m); err != nil {
 		return m, err
@@ -107,8 +107,8 @@ func (k *Keeper) discard(ctx context.Context, m *Stored) error {
 }
 
 // settle settles a stored mirror and returns its new revision, or removes it if it conflicts with
-// an earlier one. The engine settles a mirror whose creator crashed. It is safe on several replicas
-// at once: the revision decides.
+// an earlier one. The engine settles a mirror whose creator crashed. Several replicas may call it
+// at the same time.
 func (k *Keeper) settle(ctx context.Context, m *Stored) (uint64, error) {
 	err := k.engine.await(ctx, m.ID, m.Revision)
 	if err == nil {
@@ -137,7 +137,7 @@ func (k *Keeper) unlike(m *sluice.Mirror) error {
 
 // check returns an error unless a mirror is valid and may be created or resumed. Conflicts with
 // other mirrors are left to unlike. Codes InvalidRequest, Conflict, NotFound, Forbidden, and those
-// of Sources.CheckCredential. It makes no change.
+// of Sources.CheckCredential. It stores nothing.
 func (k *Keeper) check(ctx context.Context, m *sluice.Mirror) error {
 	if err := m.Validate(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 )
 
 // Engine syncs the mirrors that this process owns, a few at a time (S3-36). One timer serves all of
-// them: a mirror that is not due costs only the memory of its record. mu guards all fields below it
-// except heads and running, and the fields of every job. No request is made while it is held.
+// them: a mirror that is not due costs only the memory of its record. mu guards the fields below it
+// except changed, heads and running, and the fields of every job. It is not held during a request.
 type Engine struct {
 	deps   Deps
 	opts   Options
@@ -337,7 +337,7 @@ func (e *Engine) enter(j *job) (record *Stored, at Place, busy <-chan struct{}) 
 }
 
 // leave records the outcome of a sync, and schedules the next one. It must be called exactly once
-// after each enter that was not busy, on every way.
+// after each enter that was not busy.
 func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) {
 	err := is.err
 	stopped, isStop := errors.AsType[*Stop](err)
@@ -378,8 +378,9 @@ func (e *Engine) leave(ctx context.Context, j *job, record *Stored, is outcome) 
 
 // Sync syncs a mirror now, until it has reached the end of its source or ctx ends. This process
 // need not own the mirror. A page that suspends the mirror is not an error of Sync. Codes: those of
-// the source; MirrorSuspended. It waits for a running sync of the mirror, and then reads again:
-// that sync may have begun before the event which the caller wants.
+// the source; MirrorSuspended; SubscriptionMissing; Unavailable while the mirror is being created.
+// Sync waits for a running sync of the mirror, and then reads again, because that one may have read
+// the source before the call.
 func (e *Engine) Sync(ctx context.Context, m *Stored) error {
 	j := e.job(m)
 	record, place, busy := e.enter(j)
@@ -422,7 +423,7 @@ func syncable(m *Stored) error {
 }
 
 // SyncShared is Sync, but returns at once if another SyncShared of the mirror has not begun yet:
-// that one serves both callers. nil then says nothing about that sync's success.
+// that one serves both callers. Then nil does not mean that the other sync succeeds.
 func (e *Engine) SyncShared(ctx context.Context, m *Stored) error {
 	j := e.job(m)
 	e.mu.Lock()

@@ -8,8 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// End returns how far a mirror has synced. The zero value, but for an error, if nothing was
-// mirrored yet.
+// End returns how far a mirror has synced. It returns the zero value if nothing was mirrored yet.
 func (k *Keeper) End(ctx context.Context, m *sluice.Mirror) (model.MirrorEnd, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {

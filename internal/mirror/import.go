@@ -35,9 +35,8 @@ type importing struct {
 // Changes that were applied before an error stay, and a repeated import continues there. Codes
 // BundleSignatureInvalid; UnknownKey; NoMatchingSubscription; BundleImported; BundleGap, unless a
 // gap is accepted; BundleFork; OriginReplaced; MirrorSuspended, even if this bundle suspends the
-// mirror; Unprocessable. The caller closes the bundle afterwards. Verifying and applying take as
-// long as the bundle is large; if ctx ends, the steps that were stored stay. The receipt is nil
-// before the first bundle of a mirror is complete.
+// mirror; Unprocessable. Import does not close the bundle. If ctx ends, the steps that were stored
+// stay. The receipt is nil until a bundle with a range was imported.
 func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, accept bool, by string) (sluice.BundleImport, error) {
 	is, err := k.importing(ctx, namespace, b, accept)
 	if err != nil {
@@ -63,7 +62,8 @@ func (k *Keeper) Import(ctx context.Context, namespace string, b bundle.Bundle, 
 
 // Examine returns the error with which Import would refuse a bundle, from its signed statement
 // alone. The content need not have arrived. Codes: those of Import. It is for a bundle that arrives
-// in pieces. nil is no promise: the mirror may change until Import. A fork is recorded.
+// in pieces. After nil, Import may still refuse the bundle, because the mirror may change. Examine
+// records a fork.
 func (k *Keeper) Examine(ctx context.Context, namespace string, s *bundle.Signed, accept bool) error {
 	is, err := k.importing(ctx, namespace, unread{s}, accept)
 	if err != nil {

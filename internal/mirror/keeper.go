@@ -42,8 +42,8 @@ func (k *Keeper) get(ctx context.Context, id string) (Stored, error) {
 }
 
 // List returns the mirrors of a namespace, ordered by id; "" stands for all namespaces. Suspended
-// mirrors and those that are being created are among them; deleted ones are not. Never nil without
-// an error. O(all mirrors of the server).
+// mirrors and those that are being created are among them; deleted ones are not. Without an error
+// the result is not nil. The cost is O(mirrors of the server).
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Mirror, error) {
 	all, err := k.deps.Definitions.All(ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (k *Keeper) change(ctx context.Context, id string, a act, apply func(m *slu
 }
 
 // Edit changes a mirror, at any revision if revision is 0. Codes SubscriptionMissing;
-// InvalidRequest; Unprocessable; RevisionMismatch. The next step of a running sync follows the
-// edited record (superseded).
+// InvalidRequest; Unprocessable; RevisionMismatch. A running sync uses the edited record from its
+// next step on.
 func (k *Keeper) Edit(ctx context.Context, id string, edit sluice.MirrorEdit, revision uint64, by string) (sluice.Mirror, error) {
 	return k.change(ctx, id, act{by, sluice.ActionMirrorUpdate, sluice.TypeMirrorUpdated}, func(m *sluice.Mirror) error {
 		if revision != 0 && revision != m.Revision {
@@ -131,8 +131,8 @@ func (k *Keeper) SyncShared(ctx context.Context, id string) error {
 	return k.engine.SyncShared(ctx, &m)
 }
 
-// Items returns entries of a mirror after a cursor, in the order of their last change. At the end,
-// More is false and Next the cursor to poll with.
+// Items returns entries of a mirror after a cursor, in the order of their last change. At the end
+// More is false, and Next is the cursor to continue with later.
 func (k *Keeper) Items(ctx context.Context, m *sluice.Mirror, after uint64, limit int) (model.MirrorPage, error) {
 	page, err := k.deps.Copies.Page(ctx, m.ID, after, limit)
 	if err != nil {
@@ -293,7 +293,7 @@ func (k *Keeper) leave(ctx context.Context, id, by string) (Stored, error) {
 }
 
 // DeleteAll deletes the mirrors of a namespace. It also removes the keys that the namespace trusts.
-// After an error it can be called again.
+// Repeat it after an error.
 func (k *Keeper) DeleteAll(ctx context.Context, namespace, by string) error {
 	all, err := k.List(ctx, namespace)
 	if err != nil {

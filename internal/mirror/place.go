@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Place is the progress of a mirror. It is stored in the same atomic step as the entries. Only a
-// Commit changes it. Slices and pointers are replaced as a whole, never changed in place, because
-// copies of a place share them.
+// Place is the progress of a mirror. It is stored in the same atomic step as the entries. Slices
+// and pointers are replaced as a whole, never changed in place, because copies of a place share
+// them.
 type Place struct {
 	Of          time.Time `json:"of,omitzero"`           // when the mirror was created
 	Begun       time.Time `json:"begun,omitzero"`        // when it began with the log; zero: in an older version

@@ -65,7 +65,7 @@ func (j *job) next(err error, more bool, interval time.Duration) time.Duration {
 }
 
 // backoff returns the time until the next sync after consecutive failures. Each of them doubles the
-// interval, up to an hour (S3-50). O(failures), at most a few dozen until the limit.
+// interval, up to an hour (S3-50). The cost is O(log(maxBackoff/interval)).
 func backoff(interval time.Duration, failures int) time.Duration {
 	for range failures {
 		if interval >= maxBackoff {

@@ -11,7 +11,7 @@ import (
 )
 
 // Status returns the state and the progress of a mirror (S3-101). On the replica that owns the
-// mirror it includes failures and the next sync; elsewhere only the stored progress. Two requests.
+// mirror it includes failures and the next sync, elsewhere only the stored progress.
 func (k *Keeper) Status(ctx context.Context, m *sluice.Mirror) (sluice.MirrorStatus, error) {
 	held, err := k.deps.Copies.Hold(ctx, m.ID, nil)
 	if err != nil {
@@ -173,8 +173,8 @@ func (p *Place) lag(m *sluice.Mirror, now time.Time) (items uint64, seconds floa
 	return p.SourceSeq - min(p.SourceSeq, p.Watermark), max(0, now.Sub(complete).Seconds())
 }
 
-// Gauges returns measurements of the mirrors that this process owns. In no particular order; it
-// makes no request. Known is false until a sync has ended here.
+// Gauges returns measurements of the mirrors that this process owns. They are in no particular
+// order. Gauges makes no request. Known is false until a sync has ended here.
 func (e *Engine) Gauges() []model.MirrorGauges {
 	now := e.opts.Now()
 	e.mu.Lock()

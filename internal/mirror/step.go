@@ -34,7 +34,7 @@ func stop(reason, format string, args ...any) error {
 // *Stop, or says how the page contradicts itself; nothing may be stored then.
 //
 // The page's items are upserts by the key of their entry: to take a page twice changes nothing
-// (S3-56). It changes neither held nor page. O(len(page.Items) + len(page.Lost)).
+// (S3-56). Next changes neither held nor page. The cost is O(len(page.Items) + len(page.Lost)).
 func (r Rule) Next(held Held, page *sluice.ObservePage, now time.Time) (Commit, error) {
 	if err := r.accepts(&held.Place, page); err != nil {
 		return Commit{}, err

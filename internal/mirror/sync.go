@@ -148,8 +148,8 @@ const turnTime = 30 * time.Second
 
 func (r reader) inTime() bool { return r.engine.opts.Now().Before(r.until) }
 
-// read reads the pages of one step, after a sequence. An error is that of the page after b.pages:
-// these are stored all the same.
+// read reads the pages of one step, after a sequence. An error is that of the page after b.pages.
+// The caller stores b.pages all the same.
 func (r reader) read(ctx context.Context, since uint64) batch {
 	b := batch{through: since, more: true}
 	for messages, bytes := 0, 0; b.more && messages+pageItems <= groupMessages && bytes < groupBytes; {

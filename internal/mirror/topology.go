@@ -17,8 +17,8 @@ func (e Edge) before(one Edge) bool {
 }
 
 // edges holds all mirrors by subscriber, source and id, so that checking a new one does not take
-// longer with more mirrors. The engine's lock guards it. It has the mirrors of all replicas, also
-// those that are not settled, and remote sources by their URL, which no namespace has as its name.
+// longer with more mirrors. The engine's lock guards it. It has the mirrors of all replicas,
+// settled or not. A remote source has its URL as the key, which is no name of a namespace.
 type edges map[string]map[string]map[string]Edge
 
 // set adds or replaces an edge.
@@ -60,7 +60,7 @@ func (all edges) conflict(one Edge) error {
 }
 
 // reaches reports whether the source of a new mirror has content of its subscriber, through any
-// number of mirrors. O(edges that lead from the source), breadth first.
+// number of mirrors. The cost is O(edges that are reachable from the source).
 func (all edges) reaches(one Edge) bool {
 	seen := map[string]bool{one.Source: true}
 	for queue := []string{one.Source}; len(queue) > 0; queue = queue[1:] {

@@ -15,8 +15,8 @@ import (
 // maxTrusted limits the keys that a namespace trusts, the revoked ones included.
 const maxTrusted = 1000
 
-// TrustedKeys returns the keys whose bundles a namespace imports, and those that were revoked.
-// Empty if there are none; in the order in which they were added.
+// TrustedKeys returns the keys whose bundles a namespace imports, and those that were revoked. They
+// are in the order in which they were added.
 func (k *Keeper) TrustedKeys(ctx context.Context, namespace string) (bundle.Trust, error) {
 	trust, _, err := k.deps.Trusts.Get(ctx, namespace)
 	if err != nil {

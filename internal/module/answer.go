@@ -17,8 +17,8 @@ const MaxAnswer = 1 << 20
 // maxText is the maximum number of bytes that are kept of a worker's reason.
 const maxText = 1 << 10
 
-// Answer is a worker's answer to an event. Events share the memory of the decoded line, and are not
-// checked yet: the host parses each, and compares it with the handler's declaration.
+// Answer is a worker's answer to an event. Events are not checked yet: the host parses each, and
+// compares it with the handler's declaration.
 type Answer struct {
 	ID      string // id of the event's line
 	Outcome sluice.Outcome
@@ -40,8 +40,8 @@ type encodedAnswer struct {
 // ParseAnswer returns the answer in a line: {"id":…,"ok":true},
 // {"id":…,"retry":"why","after":"10s"} or {"id":…,"dead":"why"}; the first may have events. Unknown
 // members are ignored. If a line has an id but is otherwise unclear, the answer fails the attempt
-// of that event. The error says why a line is no answer. An error means that the line names no
-// event, so that the worker violates the protocol.
+// of that event. An error means that the line names no event, which violates the protocol. It says
+// why the line is no answer.
 func ParseAnswer(line []byte) (Answer, error) {
 	var in encodedAnswer
 	err := json.Unmarshal(line, &in)
@@ -115,7 +115,7 @@ func CheckReady(line []byte) error {
 
 // AppendEventLine appends the line that sends an event to a worker. The body is the event in the
 // subscription's envelope, in JSON. The body must be valid JSON; its line breaks become spaces,
-// which changes the line but not its meaning. body itself is not changed.
+// which changes the line but not its meaning. AppendEventLine does not change body.
 func AppendEventLine(line []byte, head EventHead, body []byte) ([]byte, error) {
 	text, err := json.Marshal(head)
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 // event. Codes 64 to 78 except 71 and 75 refuse it for good, and so does 2 in the dialect of hooks.
 // All other codes, a signal, a timeout and an exceeded limit of the temporary directory fail the
 // attempt, and the retry policy decides about the next one. Text describes a failure or refusal for
-// people. dead is set only with Refused; text is "" only with Delivered. A signal counts before an
-// exit code, and an exceeded directory before both, because it is the cause of the others.
+// people. dead is set only with Refused; text is "" only with Delivered. The first of these that
+// applies counts: an exceeded directory, a timeout, a signal, the exit code.
 func OutcomeOf(exit Exit, dialect Dialect) (outcome sluice.Outcome, dead sluice.Reason, text string) {
 	switch {
 	case exit.Temp != "":

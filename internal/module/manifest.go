@@ -47,9 +47,9 @@ type Manifest struct {
 	Namespaces []string
 }
 
-// Handler is one program or endpoint of a module, and the events that it handles. Defaults are set
-// by ParseManifest: no zero value in Policy.Window, Limits.OpenFiles, FileMiB, TempMiB and
-// TempFiles. Policy has the rest of its defaults only in the subscription.
+// Handler is one program or endpoint of a module, and the events that it handles. ParseManifest
+// sets the defaults of Policy.Window and of Limits.OpenFiles, FileMiB, TempMiB and TempFiles.
+// Policy gets its other defaults in the subscription.
 type Handler struct {
 	ID      string         // unique in the module; default: the name of its file
 	Type    string         // exact, or a prefix followed by ".*"
@@ -397,8 +397,8 @@ func (h *Handler) checkRest() error {
 	return nil
 }
 
-// linesOfEvents returns the line at which each event of a valid manifest begins. nil if it finds no
-// list.
+// linesOfEvents returns the line at which each event of a valid manifest begins. It returns nil if
+// it finds no list.
 func linesOfEvents(text []byte) (lines []int) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if !toEvents(dec) {

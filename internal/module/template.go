@@ -35,7 +35,7 @@ type TestEvent struct {
 }
 
 // Differs describes how published events differ from those that the test expects; "" if they do not
-// differ. It compares the events in order, and the data by value, not by its text.
+// differ. It compares the events in order. The data may differ in JSON white space.
 func (t *Test) Differs(events []sluice.Event) string {
 	if t.Publishes == nil {
 		return ""
@@ -132,7 +132,7 @@ func indented(v any) (string, error) {
 }
 
 // Tests returns the module's table of tests, empty if it has no TestsFile. The error is a *Fault.
-// It reads the table from the module's own directory, not from a copy.
+// It reads the file in m.Dir at the time of the call.
 func (m *Module) Tests() ([]Test, error) {
 	text, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(TestsFile)))
 	if os.IsNotExist(err) {

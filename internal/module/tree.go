@@ -187,7 +187,7 @@ func sum(text []byte) string {
 // DigestOf returns the digest of files. It covers their paths, sizes, contents and executable bits.
 // A line of the hashed text; the length keeps paths with spaces apart:
 //
-//	20:events/subscribe.json 213 false 9f86d081…
+//	21:events/subscribe.json 213 false 9f86d081…
 func DigestOf(files map[string]File) string {
 	hash := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -216,8 +216,8 @@ func Changed(from, to map[string]File) []string {
 
 // CopyTo copies the module into a new directory of read-only files. It fails if a file is not the
 // one that Open read, so a program that was replaced meanwhile never runs. After an error it leaves
-// nothing behind. dir must not exist, or be empty. The copy appears there complete, by one rename.
-// Directories are 0755, files 0444 or 0555.
+// nothing behind. dir must not exist. The copy appears there complete, by one rename. The mode of
+// files is 0444 or 0555, less the umask.
 func (m *Module) CopyTo(dir string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // programs may run as another user
 		return fmt.Errorf("copy of module %s: %w", m.Name, err)

@@ -12,8 +12,8 @@ import (
 )
 
 // Answers stores the responses to requests with an Idempotency-Key, for a day. A key is a hash of
-// the holder, the request and the Idempotency-Key, so that no caller gets the response of another.
-// It is safe for concurrent use.
+// the caller, its grant, the URL and the Idempotency-Key, so that no caller gets the response of
+// another. It is safe for concurrent use.
 type Answers struct{ bucket Bucket[answerRecord] }
 
 // answerRecord is a response in the store. It is sealed completely, because responses contain

@@ -20,10 +20,10 @@ const (
 
 // Atomic publishes two or more messages as one batch. JetStream stores them contiguously, or none
 // of them. Atomic returns the sequence of the last one. The caller limits the time, and the number
-// of batches that are open at the same time: JetStream permits 50 for each stream. It changes the
-// headers of the messages, so none may be nil; a repetition sends the same messages in the same
-// order. After a lost acknowledgement the batch may or may not be stored: messages with a
-// Nats-Msg-Id, or with an expected sequence, make a repetition safe.
+// of batches that are open at the same time: JetStream permits 50 for each stream. Atomic sets
+// headers of the messages, so no header may be nil. After a lost acknowledgement the batch may or
+// may not be stored: messages with a Nats-Msg-Id, or with an expected sequence, make a repetition
+// safe.
 func (s *Store) Atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	id := rand.Text()
 	ctx, cancel := s.whileIntact(ctx)

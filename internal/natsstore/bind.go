@@ -33,7 +33,7 @@ const rollRoom = 1 << 20
 // change a log that is full by its own limit, because it does not grow. All bound streams together
 // get at most share bytes. JetStream counts a limit as reserved space, so Bind changes the streams
 // first that will reserve less. The error names the streams that could not be changed; the others
-// are changed. It lists all streams of the account, and changes only those whose limits differ.
+// are changed. Bind lists all streams of the account, and changes only those whose limits differ.
 func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error {
 	s.level.Store(int32(level)) //nolint:gosec // one of four
 	infos, err := s.allStreams(ctx)
@@ -187,7 +187,8 @@ func (s *Store) MayAdd() error {
 }
 
 // Writable returns an error (Unavailable) if the server in this process cannot write any more. It
-// makes no request. Nil for an external NATS, which refuses writes itself.
+// makes no request. It returns nil without Options.Intact, as for an external NATS, which refuses
+// writes itself.
 func (s *Store) Writable() error {
 	if s.opts.Intact == nil {
 		return nil

@@ -39,9 +39,9 @@ const (
 	CaughtUp               // not about a record: all stored records have been reported
 )
 
-// Entry is a record in its bucket, or a change of one. Value is the zero value and Revision that of
-// the removal, or of the removed record, if Change is Removed; all fields but Change are zero if it
-// is CaughtUp.
+// Entry is a record in its bucket, or a change of one. If Change is Removed, Value means nothing,
+// and Revision is that of the removal or of the removed record. If Change is CaughtUp, all other
+// fields are zero.
 type Entry[T any] struct {
 	Key      string
 	Value    T
@@ -52,9 +52,8 @@ type Entry[T any] struct {
 // OpenBucket returns the bucket with a name. It makes no request; Provision creates the bucket.
 func OpenBucket[T any](s *Store, name string) Bucket[T] { return Bucket[T]{store: s, name: name} }
 
-// Get returns the record and its revision. Code NotFound if there is none. On a cluster, a bucket
-// with AllowDirect may answer from a replica that is behind: a write with that revision then gives
-// Conflict. An invalid key is NotFound, too.
+// Get returns the record and its revision. Code NotFound if there is none. An invalid key is
+// NotFound, too. The leader answers, because no bucket has AllowDirect.
 func (b Bucket[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	var value T
 	kv, err := b.store.bucket(ctx, b.name)
@@ -78,8 +77,8 @@ func (b Bucket[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 
 // Put stores the record and returns its new revision. Code Conflict unless the stored revision is
 // the given one; a deleted record counts as not stored. Code InvalidRequest for a key that NATS
-// does not permit, QuotaExceeded if the bucket is full. If a repeated write was stored the first
-// time, its repetition gives Conflict: read and compare.
+// does not permit, QuotaExceeded if the bucket is full. If a write without a response was stored,
+// its repetition gives Conflict: read and compare.
 func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64) (uint64, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -113,8 +112,9 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 }
 
 // PutFor stores the record, replaces any stored one, and returns its revision. The record expires
-// after ttl unless it is stored again. The bucket must have a MarkerTTL. It is sent once; the
-// lifetime begins when NATS stores it. It does not compare, so the last writer wins.
+// after ttl unless it is stored again. The bucket must have a MarkerTTL. PutFor sends the record
+// once, and its lifetime begins when NATS stores it. PutFor compares no revision, so the last
+// writer wins.
 func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Duration) (uint64, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -129,8 +129,8 @@ func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Dur
 }
 
 // Delete removes the record. Code Conflict unless the stored revision is the given one. Revision 0
-// removes any revision. No error if nothing is stored and revision is 0. The key keeps a marker, so
-// a following Put with revision 0 succeeds.
+// removes any revision. With revision 0, it is no error if nothing is stored. The key keeps a
+// marker for the MarkerTTL of the bucket; for Put a key with a marker counts as not stored.
 func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) error {
 	kv, err := b.store.bucket(ctx, b.name)
 	if err != nil {
@@ -159,9 +159,9 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 }
 
 // List returns the records with keys that match the filter, ">" for all, in the order of their last
-// change. It logs and leaves out a record that cannot be read. Nil if there are none. O(keys that
-// match): use it at starts and in lists, not per request. A list is no consistent view: records
-// that change during the call may have either version.
+// change. It logs and leaves out a record that cannot be read. It returns nil if there are none.
+// The cost is O(matching keys). A list is no consistent view: a record that changes during the call
+// may have either version.
 func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
 	return b.ListSince(ctx, filter, 0)
 }
@@ -205,9 +205,9 @@ func lastEntries[T any](all []Entry[T]) []Entry[T] {
 // every change. Of changes in quick succession it may report only the last. After a lost connection
 // it reports the changes that happened meanwhile, including deletions. It never reports an older
 // revision of a key than before, unless the bucket was deleted and created again. Then it reports
-// the records of the new bucket, and that the others are gone. f is called by one goroutine, one at
-// a time; the messages behind it wait. Watch returns only with an error, that of ctx or of the
-// closed store. It keeps a revision per key in memory; Follow does not.
+// the records of the new bucket, and that the others are gone. Watch calls f from the caller's
+// goroutine; while f runs, further messages wait. Watch returns only with an error. It keeps a
+// revision per key in memory; Follow does not.
 func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),

@@ -12,8 +12,8 @@ import (
 
 // Follow is Watch without memory of what it has reported, for buckets with very many records. After
 // a lost connection it reports all records again and CaughtUp once more, but not the records that
-// were removed meanwhile. f must therefore accept repetitions, and find removed records by other
-// means. It returns only with an error, like Watch.
+// were removed meanwhile. f must therefore accept repetitions, and the caller must find removed
+// records by other means. Follow returns only with an error, like Watch.
 func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))

@@ -239,7 +239,7 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // Storage returns how much disk space the account's streams take, and the account's limit. The
-// limit of a server itself is not visible to clients. Code Unavailable. LimitBytes 0 means that the
+// limit of a server itself is not visible to clients. Code Unavailable. LimitBytes is 0 if the
 // account has no limit.
 func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 	info, err := s.js.AccountInfo(ctx)
@@ -267,7 +267,7 @@ func (s *Store) OnClose(f func()) {
 }
 
 // Close ends the connection and waits until it has ended. Operations in progress fail. Call it
-// once. It closes subscriptions and drains nothing, so end the readers before.
+// once. It drains nothing, so end the readers before.
 func (s *Store) Close() {
 	s.mu.Lock()
 	closing := slices.Clone(s.closing)

@@ -170,8 +170,8 @@ func (s *Store) directTry(ctx context.Context, stream string, body []byte, most 
 }
 
 // LastHeader returns a header that the server added: the last one with the name, since a publisher
-// may have set the same name. "" if there is none. Never read such a header with Header.Get: a
-// publisher chooses its own.
+// may have set the same name. It returns "" if there is none. Header.Get returns the first one,
+// which the publisher may have set.
 func LastHeader(msg *nats.Msg, name string) string {
 	values := msg.Header.Values(name)
 	if len(values) == 0 {

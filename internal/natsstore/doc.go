@@ -9,9 +9,10 @@
 //
 // The kinds of requests, by the number of times that they are sent:
 //
-//	Asked, AskedFor   reads: again for askPatience while there is no answer, each try longer
-//	told              compare-and-set writes: again while no server received them
-//	Once, bounded     changes of streams and consumers: once; the caller knows if it may repeat
+//	Asked             reads: again for askPatience while there is no answer, each try longer
+//	AskedFor          the same, with one timeout for each try
+//	told              compare-and-set writes: again while no server receives them
+//	Once, bounded     other writes: once; the caller knows whether it may repeat them
 //	Retryable         a caller's own loop: transient errors are repeated, others are permanent
 //
 // The times of a lease with the default of 15 s (Options.LeaseTTL); a round begins every third of
@@ -24,8 +25,9 @@
 //	│             └ fails: again after 1 s; a round ends after 4 s at the latest
 //	└ the request was sent
 //
-// So two rounds may fail, and between the end of the old holder's use and the begin of the next
-// one's there are two seconds for a request in flight and for clocks of different speed.
+// So the rounds at 5 s and at 10 s may both fail. Between the last use by the old holder and the
+// first by the next one there are two seconds, for a request in flight and for clocks of different
+// speed.
 //
 // The states of a unit (a shard of subscriptions, or a module) at one replica:
 //

@@ -90,8 +90,8 @@ const (
 // Asked sends a small request that changes nothing, and retries it while there is no answer. A
 // request is lost if its connection breaks, or if the server that it reaches is paused or is no
 // longer the leader: the next try may reach another server. ask may be called several times, never
-// at the same time, and must not change anything. The error of the last try is returned when
-// askPatience is over or ctx ends.
+// at the same time, and must not change anything. When askPatience is over, Asked returns the error
+// of the last try. It ends with ctx.
 func Asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	wait := askFirst
 	return retried(ctx, isTransient, func() (T, error) {

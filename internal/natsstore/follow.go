@@ -86,9 +86,9 @@ type Taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 //
 // On a cluster JetStream creates such a consumer on any server that has the stream. A replica that
 // is behind does not know of its missing messages: only FollowToEnd guarantees that there are no
-// messages, or no further ones. each is called by the goroutine of the caller. The error is that of
-// each unchanged, or has no code: callers wrap it with StoreError. If each returns false, Follow
-// returns nil.
+// messages, or no further ones. Follow calls each from the caller's goroutine, and returns nil if
+// each returns false. Its error wraps that of each, or has no code: callers wrap it with
+// StoreError.
 func (s *Store) Follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each Taker) error {
 	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) Taker { return each })
 }

@@ -16,8 +16,8 @@ import (
 const leap = 100_000
 
 // Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its
-// namespace has a record. Code Unavailable if NATS does not answer. False, too, for a stream that
-// is not of this installation.
+// namespace has a record. Code Unavailable if NATS does not answer. It returns false for a stream
+// that is not of this installation.
 func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
 	_, err := s.js.Stream(ctx, name)
 	if err == nil {
@@ -52,8 +52,8 @@ func (s *Store) recordOf(ctx context.Context, ns string) (record sluice.Namespac
 // first sequence is last + leap, where last is the highest sequence that is known to have been
 // assigned. Therefore no event, revision or ledger entry gets the sequence of a lost one. If the
 // stream exists, its data and sequences stay, and missing settings are added. Code NotFound for the
-// log of a namespace without a record. last is 0 if nothing is known of the lost stream. A log gets
-// a new incarnation, so that readers with a position in the lost one notice.
+// log of a namespace without a record. last is 0 if nothing is known of the lost stream. A log that
+// Remake creates gets a new incarnation, so that readers with a position in the lost one notice.
 func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
 	config, err := s.layoutConfig(ctx, name)
 	if err != nil {

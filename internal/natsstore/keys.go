@@ -180,8 +180,8 @@ func (k Keys) All(ctx context.Context) ([]Key, error) {
 // the overlap, unless they retire earlier. Before it stores the key, Rotate calls intend with the
 // current signing key, the same key with its new RetiresAt, and the new key; if intend fails, the
 // key is not created. Code Conflict if another process created a key concurrently, or if there are
-// too many. Replicas learn of the key by Watch, and may sign with the previous one until then, so
-// an overlap of some seconds avoids refused requests.
+// too many. Other replicas learn of the key by Watch, and may sign with the previous one until
+// then. An overlap of some seconds avoids refused requests.
 func (k Keys) Rotate(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
 	keys, err := k.For(ctx, use) // one at least
 	if err != nil {

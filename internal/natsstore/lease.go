@@ -27,8 +27,8 @@ const (
 // running replicas distribute the shards by rendezvous hashing, and each holds a lease, a key with
 // a time to live, on each of its shards. A replica that restarts with the same ID gets its leases
 // back immediately. Each module is a unit of its own beside the shards, which one of the replicas
-// holds that can run the module. mu guards held; tries and the fields above are only used by Run.
-// The keys in the bucket leases:
+// holds that can run the module. mu guards held. Only Run uses tries. The other fields do not
+// change. The keys in the bucket leases:
 //
 //	push.7             the id of the replica that holds shard 7
 //	push.module-mail   the id of the replica that runs the module mail
@@ -63,9 +63,9 @@ type lease struct {
 }
 
 // Leases returns the leases of a replica. Two replicas must not have the same ID. runs returns the
-// names of the modules that the replica can run; nil: none. It acquires nothing before Run. An id
-// that is used again, after a restart, has its leases at once: that is why two running replicas
-// with one id would both deliver.
+// names of the modules that the replica can run; nil: none. Leases acquires nothing before Run. A
+// replica that restarts takes over the leases under its ID at once. Therefore two running replicas
+// with one ID would both deliver.
 func (s *Store) Leases(ctx context.Context, replica string, runs func() []string) (*Leases, error) {
 	kv, err := s.js.KeyValue(ctx, s.names.Bucket(streams.Leases))
 	if err != nil {
@@ -87,8 +87,8 @@ func (l *Leases) Poke() {
 }
 
 // Owns reports whether this replica serves a subscription now. The key is its lease key
-// (model.LeaseKey). It makes no request. True is a statement about now: work that takes longer than
-// ttl − ours must ask again before each effect.
+// (model.LeaseKey). It makes no request. The result holds for the moment: work that takes longer
+// than ttl − ours must ask again before each effect.
 func (l *Leases) Owns(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -313,7 +313,8 @@ func (l *Leases) take(ctx context.Context, unit string) {
 	l.mu.Unlock()
 }
 
-// The revision keeps a lease that another replica has acquired meanwhile.
+// release deletes a lease that this replica holds. Because of the revision, it does not delete one
+// that another replica has acquired meanwhile.
 func (l *Leases) release(ctx context.Context, unit string) {
 	l.mu.Lock()
 	held, ok := l.held[unit]

@@ -33,7 +33,7 @@ func (s *Store) Ledger() Ledger { return Ledger{s} }
 
 // Append stores an entry, and retries that for ten seconds. The ID of the entry prevents that it is
 // stored twice. Code Unavailable if the ledger is full or missing; with the reason ReasonStorage
-// and advice if the whole store is full. The sequence is not set in e. The caller appends before it
+// and advice if the whole store is full. Append does not set e.Seq. The caller appends before it
 // acts, and does not act after an error.
 func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	data, err := json.Marshal(e)

@@ -104,8 +104,8 @@ func (n Namespaces) revert(ctx context.Context, before namespaceRecord, name str
 }
 
 // Get returns a namespace with its effective settings and its usage. Code NotFound if there is
-// none. The log is asked for its usage: two requests. Usage may be nil in List, if a log is
-// missing.
+// none. It makes two requests: for the record, and for the usage of the log. List leaves Usage nil
+// if a log is missing.
 func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, error) {
 	ns, revision, err := n.store.namespaces().Get(ctx, name)
 	if err != nil {
@@ -203,8 +203,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 }
 
 // EventsInfo returns the stream information of the log of a namespace. Code NotFound if there is
-// none. An invalid name is NotFound. The information is that of the leader at this moment; do not
-// keep it.
+// none. An invalid name is NotFound, too. The leader answers.
 func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, NamespaceMissing(ns)

@@ -10,8 +10,8 @@ import (
 )
 
 // Neighbours returns the prefixes of other Sluice installations with data in the account, "" for
-// one without a prefix, if this store has no data: its prefix may be a mistake. If this store has
-// data, it returns none. Nil if there are none.
+// one without a prefix, if this store has no data: its prefix may be a mistake. It returns nil if
+// this store has data, or if there are none.
 func (s *Store) Neighbours(ctx context.Context) (prefixes []string, err error) {
 	own := s.names.Ledger()
 	for _, subject := range streams.AnyLedger() {

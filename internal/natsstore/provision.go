@@ -25,9 +25,9 @@ const provisionPatience = time.Minute
 // setting is kept and logged if its change would delete data; only Namespaces.Put shortens the
 // retention of a namespace. Secrets that are not sealed with the newest key are sealed with it.
 // Provision can be called repeatedly, and by several processes concurrently. It returns a
-// seal.LockedError if secrets are sealed with a key that is not available. The order matters:
-// buckets before the sealing of their records, and these before the logs, so that a server with the
-// wrong key writes nothing but empty streams. It waits for NATS until ctx ends.
+// seal.LockedError if secrets are sealed with a key that is not available. The order matters: it
+// seals the records after it has created their buckets, and before the default namespace and the
+// logs. Therefore a server with the wrong key writes no record. It waits for NATS until ctx ends.
 func (s *Store) Provision(ctx context.Context) error {
 	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // a killed server may have set them; the watch of the disk space sets them again if necessary
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))

@@ -75,9 +75,10 @@ func (s *Store) RequestsLast() time.Duration {
 // puller keeps requesting deliveries of a consumer (decision 0006). One goroutine receives its
 // messages and accesses wanted. A request and its end, with most = 100:
 //
-//	ask: Batch 100 ─► 49 deliveries … 50 missing ─► ask: Batch 50 ─► …
+//	ask: Batch 100 ─► 50 deliveries, 50 still wanted ─► ask: Batch 50 ─► …
 //	                  408 with Nats-Pending-Messages: so many less are wanted; ask again
-//	                  503: no server has the consumer; early tries are repeated, later ones end it
+//	                  503: no server has the consumer; early tries are repeated, later ones end
+//	                  the puller
 //	                  nothing for silence: the server has dropped the request; end(errPullSilent)
 type puller struct {
 	nc      *nats.Conn
@@ -94,8 +95,9 @@ type puller struct {
 }
 
 // PullDeliveries is pull for the deliveries of a subscription, with at most most of them requested.
-// each is called by one goroutine, one at a time, and must not block: the silence is not measured,
-// but other deliveries wait. It must not call stop. The caller must call stop, also after end.
+// One goroutine calls each, one call at a time. each may block: the silence is not measured
+// meanwhile, and further deliveries wait. each must not call stop, which waits for it. The caller
+// must call stop, also after end.
 func (s *Store) PullDeliveries(info *jetstream.ConsumerInfo, most int, each func(*nats.Msg), end func(error)) (stop func(), err error) {
 	return s.pull(info, s.deliveryPace(most), each, end)
 }

@@ -11,8 +11,8 @@ import (
 
 // RefusesAll reports whether NATS has no space for a message of any stream, which neither the
 // server nor the account reports in advance. It stores an empty message in place of the previous
-// one, which readers of the bucket treat as a deleted record. False also if NATS does not answer.
-// It writes, so call it rarely: each call replaces one message.
+// one, which readers of the bucket treat as a deleted record. It also returns false if NATS does
+// not answer. Each call replaces one message in the store, so call it rarely.
 func (s *Store) RefusesAll(ctx context.Context) bool {
 	msg := nats.NewMsg(s.WriteSubject(s.names.KeySubject(streams.Leases, "=moved")))
 	msg.Header.Set("KV-Operation", "PURGE")

@@ -24,8 +24,8 @@ const resealTries = 20
 type Transform func(text, place string) (string, error)
 
 // Sealable is a record with sealed parts. Transformed returns a copy with f applied to each of
-// them. The name is the key of the record in its bucket. Transformed does not change its receiver,
-// and calls f in the same order each time. If f fails, it returns the error.
+// them. The name is the key of the record in its bucket. It does not change its receiver. If f
+// fails, it returns the error.
 type Sealable[T any] interface {
 	Transformed(name string, f Transform) (T, error)
 }
@@ -169,9 +169,9 @@ func (all stored) count() map[string]int {
 	return counts
 }
 
-// Sealing returns with which keys the secrets in the store are sealed. It reads all records with
-// sealed parts, and opens none. Records with parts of several keys count for each. An older key
-// with no records can be removed from the configuration.
+// Sealing returns with which keys the secrets in the store are sealed. It reads these records, and
+// opens none. A record with parts of several keys counts for each of them. The responses for
+// Idempotency-Keys do not count (Answers).
 func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	all, err := s.stored(ctx)
 	if err != nil {

@@ -16,8 +16,7 @@ func OpenSealed[T Sealable[T]](s *Store, name string) Sealed[T] {
 }
 
 // Get returns the record and its revision. Codes NotFound if there is none; Unavailable if it
-// cannot be opened. If it cannot be opened, the record is returned with its sealed texts beside the
-// error: do not use it.
+// cannot be opened. Do not use the record that Get returns with an error.
 func (b Sealed[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	record, revision, err := b.bucket.Get(ctx, key)
 	if err != nil {

@@ -88,8 +88,8 @@ type Deps struct {
 }
 
 // Book has the attempts of all subscriptions in the last hour and day. It is safe for concurrent
-// use. open has a lock of its own, so that an attempt never waits for a Flush or an Hour. mu is not
-// held while the store is asked.
+// use. open has a lock of its own, so that an attempt does not wait while a Flush stores blocks or
+// an Hour adds them up. mu is not held during a request to the store.
 type Book struct {
 	deps Deps
 	open open
@@ -116,8 +116,7 @@ func New(deps Deps) *Book {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// Attempted counts an attempt. It allocates only for the first attempt of a subscription in a
-// minute, and does not keep its arguments.
+// Attempted counts an attempt. It does not keep its arguments.
 func (b *Book) Attempted(sub *sluice.Subscription, a *sluice.Attempt) { b.open.attempted(sub, a) }
 
 // Run stores blocks and follows those of other replicas until ctx is done. Then it stores the
@@ -321,7 +320,7 @@ type Hour struct {
 }
 
 // Hour returns the last hour. The standings of the subscriptions of other replicas are up to 15 s
-// old. The result is the caller's. O(subscriptions × slots).
+// old. The caller owns the result. The cost is O(subscriptions × slots).
 func (b *Book) Hour() Hour {
 	now := minuteOf(b.deps.Now())
 	minute, all := b.open.read()

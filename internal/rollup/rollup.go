@@ -51,8 +51,8 @@ func bucketOf(d time.Duration) int {
 	return buckets - 1
 }
 
-// Counts are the attempts of a subscription in some time. It is for one goroutine. Counts that wrap
-// around after 2³² attempts of a subscription in a day are accepted.
+// Counts are the attempts of a subscription in some time. It is for one goroutine. Each count wraps
+// around after 2³² attempts.
 type Counts struct {
 	Delivered uint32          // attempts with a 2xx
 	Failed    uint32          // all other attempts
@@ -146,7 +146,7 @@ func (c *Counts) add(o *Counts) {
 	}
 }
 
-// remove subtracts counts that were added. o must have been added before, exactly.
+// remove subtracts counts that were added. o must be equal to counts that were added.
 func (c *Counts) remove(o *Counts) {
 	if o.began != c.began {
 		return

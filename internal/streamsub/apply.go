@@ -26,9 +26,8 @@ type scan struct {
 
 // apply decides a subscription's next state and stores it. After a concurrent change it decides
 // again. check sees the stored state before each decision, and may refuse with an error; nil: none.
-// A refusal of Step is returned with the state that was stored with it. An input is decided anew
-// for each retry, so it must not depend on the state; check is the place for that. If ctx ends, its
-// error.
+// A refusal of Step is returned with the state that was stored with it. Each retry decides about
+// the same input, so the input must not depend on the state.
 func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Subscription) error) (s Subscription, woken bool, err error) {
 	in.WakeID, in.Jitter = "w_"+rand.Text(), mathrand.Float64() //nolint:gosec // the jitter is no secret
 	for i := range tries {
@@ -258,8 +257,8 @@ func (c *scan) refresh(s *Subscription, t *tails) {
 }
 
 // verify removes from a view those of the streams that do not exist or must stay hidden, and sets
-// the visible ends of the others. At most looking streams at a time. An error of one leaves the
-// view incomplete.
+// the visible ends of the others. It looks up at most looking streams at a time. After an error the
+// view is incomplete.
 func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v View) error {
 	var mu sync.Mutex
 	var errs []error

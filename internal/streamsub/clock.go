@@ -46,8 +46,8 @@ func newClock(now func() time.Time) *clock {
 	return &clock{now: now, wake: make(chan struct{}, 1), due: map[string]time.Time{}}
 }
 
-// set sets a key's due time, in place of an earlier one. The zero time unschedules the key. O(log
-// n). Superseded alarms stay in the heap until they come first.
+// set sets a key's due time, in place of an earlier one. The zero time unschedules the key. The
+// cost is O(log n). Superseded alarms stay in the heap until they come first.
 func (c *clock) set(key string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

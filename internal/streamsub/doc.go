@@ -27,7 +27,7 @@
 //	0 ───────────── Base ───────────── Floor ──────────────────► end of the log
 //	  tail ≤ Floor, no link            done
 //	  tail > Floor, no link            pending from Base on
-//	  a link                           pending if its tail is behind Acked, wherever that is
+//	  a link                           pending if tail > Acked, wherever Acked is
 //
 // Moving Floor forward is how links of done streams are removed (fold.go), so that the record stays
 // small although the pattern may match any number of streams.

@@ -13,8 +13,8 @@ import (
 
 // Engine serves subscriptions. It handles requests for any of them, and watches the deadlines and
 // sends the notices of those that this process owns. It is safe for concurrent use. mu guards
-// launch, entries, logs and the fields of every entry; it is held neither together with the lock of
-// tails nor during a request.
+// launch, entries, logs and the fields of every entry except view, which the lock of the tails
+// guards. mu is held neither together with that lock nor during a request.
 type Engine struct {
 	ports Deps
 	opts  Options
@@ -186,7 +186,7 @@ func (e *Engine) start(key string) {
 }
 
 // work processes a subscription until start is not called meanwhile. One goroutine at a time serves
-// a subscription; a start meanwhile makes it go around once more.
+// a subscription.
 func (e *Engine) work(ctx context.Context, key string, ent *entry) {
 	select {
 	case e.busy <- struct{}{}:

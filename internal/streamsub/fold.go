@@ -16,8 +16,8 @@ const (
 	keepLinks    = 256       // number of links that fold does not bother to remove
 )
 
-// weight returns how many bytes a stream's name and state take in a record. It is an upper bound,
-// in JSON as Go writes it.
+// weight returns how many bytes a stream's name and state take in a record. It counts them in JSON
+// as Go writes it, without the member explicit.
 func weight(path string) int {
 	n := len(path) + len(`"":{"acked":9999999999999999},`)
 	for _, r := range path {

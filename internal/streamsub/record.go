@@ -148,8 +148,8 @@ func Reserved(path string) bool {
 	return strings.Contains(path+"/", "/"+ControlSegment+"/")
 }
 
-// Subscription is the stored record. Links is never nil in the engine. Floor and Base never move
-// back, except if the log lost its end (restart).
+// Subscription is the stored record. Floor and Base never move back, except if the log lost its end
+// (restart).
 type Subscription struct {
 	Key
 
@@ -177,8 +177,8 @@ type Link struct {
 	Acked    uint64 `json:"acked"`
 }
 
-// Wake is an active wake. Snapshot is the promise of the notice: Done of a webhook's response
-// acknowledges up to it. A webhook has Until from the start, a pull-wake only from its claim.
+// Wake is an active wake. Done in the response of a webhook acknowledges the streams up to
+// Snapshot. A webhook has Until from the start, a pull-wake only from its claim.
 type Wake struct {
 	ID       string            `json:"id"`
 	Trigger  string            `json:"trigger"`          // the stream that caused it
@@ -209,8 +209,8 @@ func (s *Subscription) Sends() *sluice.Subscription {
 }
 
 // Wishes returns the subscription's pattern and named streams, each as a subscription with a
-// pattern, in the form that access decisions need. Empty if it has neither a pattern nor a named
-// stream.
+// pattern, in the form that access decisions need. It returns none for a subscription with neither
+// a pattern nor a named stream.
 func (s *Subscription) Wishes() []*sluice.Subscription {
 	var all []*sluice.Subscription
 	add := func(pattern string) {

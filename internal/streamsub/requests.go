@@ -20,8 +20,8 @@ const mostListed = 10_000
 // created is false. maker reports whether an existing subscription belongs to the caller. Codes:
 // INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS. Codes of package sluice:
 // QuotaExceeded; NotFound if there is no such namespace. New messages count from the end of the log
-// at the time of the call. The result is stored, not yet processed. Creating is idempotent for its
-// owner; an equal one of another caller is refused.
+// at the time of the call. The result is stored, and not yet processed. Create is idempotent for
+// the owner; it refuses an equal subscription of another caller.
 func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller, maker func(*Subscription) bool) (s Subscription, created bool, err error) {
 	if c, err = c.Normal(k); err != nil {
 		return s, false, err
@@ -138,8 +138,8 @@ func (e *Engine) Get(ctx context.Context, k Key) (Subscription, error) {
 }
 
 // Streams returns the streams of a subscription that its owner may see, ordered by path. It lists
-// about mostListed of those without new messages. Code Unavailable while the log is being read.
-// O(paths of the namespace).
+// about mostListed of those without new messages. Code Unavailable if the log is not read in time.
+// The cost is O(paths of the namespace).
 func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error) {
 	v, err := e.view(ctx, s, Input{})
 	if err != nil {
@@ -245,8 +245,9 @@ type Claim struct {
 }
 
 // Claim gives the wake of a pull-wake subscription to a worker. Codes: SUBSCRIPTION_NOT_FOUND;
-// INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK. Streams are those of the wake, and others up
-// to mostNamed. Of several workers one gets it; the others learn the holder.
+// INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK. Streams are those of the wake and other linked
+// ones, up to mostNamed. Of several workers one gets the wake; the refusal tells the others its
+// holder.
 func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error) {
 	if worker == "" || len(worker) > maxWorker {
 		return Claim{}, invalid("worker: use a name of 1 to %d bytes", maxWorker)
@@ -320,8 +321,8 @@ func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error
 	return woken, err
 }
 
-// Forget removes all known subscriptions of a namespace that is about to be deleted. It knows those
-// of a running engine only; one that was missed is removed as an orphan by its owner.
+// Forget removes all known subscriptions of a namespace that is about to be deleted. Without Run it
+// knows none. The replica that owns a subscription which was missed removes it as an orphan.
 func (e *Engine) Forget(ctx context.Context, namespace string, by sluice.Principal) error {
 	e.mu.Lock()
 	var keys []string

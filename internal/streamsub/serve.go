@@ -211,9 +211,8 @@ func (e *Engine) pace(s *Subscription) time.Duration {
 }
 
 // send makes an attempt and stores the outcome. If the attempt was cancelled without success, it
-// stores nothing, and the attempt is repeated. The order of its checks: the stored state,
-// visibility, ownership, each after the reads that may have taken long, so that the last moment
-// before the request is the one that counts.
+// stores nothing, and the attempt is repeated. It checks the stored state, then visibility, and
+// ownership last, because the reads before may have taken long.
 func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	select {
 	case e.slots <- struct{}{}:

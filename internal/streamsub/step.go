@@ -233,7 +233,8 @@ func (s *Subscription) fence(in Input, now time.Time) error {
 	return nil
 }
 
-// The acks are checked before the first is applied, so that a refused report changes nothing.
+// called applies the report of a worker. It checks all acks before it applies the first, so that a
+// refused report changes no cursor.
 func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err error) {
 	if err := s.fence(in, now); err != nil {
 		return false, err

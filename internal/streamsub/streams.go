@@ -51,8 +51,8 @@ func (s *Subscription) cursor(path string, tail uint64) uint64 {
 	return s.Base
 }
 
-// Pending returns the streams with new messages, ordered by their last message, oldest first.
-// O(len(v.Tails)), sorted.
+// Pending returns the streams with new messages, ordered by their last message, oldest first. The
+// cost is O(n log n) for n tails.
 func Pending(s *Subscription, v View) []Stream {
 	var all []Stream
 	for path, tail := range v.Tails {

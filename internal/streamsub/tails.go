@@ -150,7 +150,7 @@ func (t *tails) reach(ctx context.Context, seq uint64) error {
 	}
 }
 
-// tailOf returns the end of a path; 0: it has no events. The caller holds the lock.
+// tailOf returns the end of a path; 0 if no event of it is known. The caller holds the lock.
 func (t *tails) tailOf(path sluice.Path) uint64 {
 	if e := t.ends[path]; e != nil {
 		return end(e).seq

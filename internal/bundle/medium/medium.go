@@ -72,8 +72,8 @@ const maxFile = bundle.MaxDocument
 
 // Scan returns the bundles at a path, which is a bundle or a directory with bundles, in the order
 // in which they must be imported. It ignores other files in a directory. It reads every document of
-// at most 64 MiB whole, to find its header. A damaged JSON file, or one of another format, is no
-// bundle and no error.
+// at most 64 MiB whole, to find its header. In a directory, a damaged JSON file, or one of another
+// format, is no bundle and no error.
 func Scan(path string) ([]Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Options are the settings. All but Now and Log are required. Keep is the time since the last
-// request that used a bundle.
+// Options are the settings. All but Now and Log are required. A bundle is removed when no request
+// has used it for Keep.
 type Options struct {
 	Dir   string // created when the first bundle arrives
 	Limit int64  // bytes of all bundles in Dir
@@ -126,7 +126,7 @@ func nameOf(namespace string, m *bundle.Manifest) string {
 	return namespace + "." + m.Sum() + "." + strconv.FormatInt(m.Size(), 10)
 }
 
-// sizeOf returns the reserved bytes in a name; false for a name that nameOf did not make.
+// sizeOf returns the reserved bytes in a name; false for a name without a size.
 func sizeOf(name string) (size int64, ok bool) {
 	size, err := strconv.ParseInt(name[strings.LastIndexByte(name, '.')+1:], 10, 64)
 	return size, err == nil && size >= 0
@@ -142,9 +142,9 @@ type Arrival struct {
 
 // Open reserves space for a bundle of a namespace, and finds those of its files that arrived
 // before. A trusted key must have signed the manifest. Codes: TooLarge; Unavailable if another
-// request imports the bundle, or if there is no space. A refusal has retry_after in seconds. It
-// reads the files that are there (bundle.Manifest.OpenInbox). The caller must close the arrival,
-// which alone frees the reservation of the name.
+// request imports the bundle, or if there is no space. A refusal has retry_after in seconds. Open
+// reads the files that are there (bundle.Manifest.OpenInbox). The caller must close the arrival;
+// until then no other request can open the bundle.
 func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest) (*Arrival, error) {
 	name := nameOf(namespace, m)
 	path := filepath.Join(s.opts.Dir, name)
@@ -165,9 +165,9 @@ func (s *Staging) Open(ctx context.Context, namespace string, m *bundle.Manifest
 	return a, nil
 }
 
-// reserve marks a bundle as used, if it fits into Limit beside the others. The directory is made
-// and its time set while the lock is held, so that a sweep at the same time neither misses the
-// reservation nor removes it as old.
+// reserve marks a bundle as used, if it fits into Limit beside the others. It makes the directory
+// and sets its time while it holds the lock. So another request counts it, and a sweep does not
+// remove it as old.
 func (s *Staging) reserve(name, path string, size int64) error {
 	if size > s.opts.Limit {
 		return sluice.Errorf(sluice.TooLarge, "the bundle has %d bytes, and mirrors.staging_bytes permits %d", size, s.opts.Limit)
@@ -232,7 +232,7 @@ func (a *Arrival) Take(ctx context.Context, in *bundle.Arriving) error {
 }
 
 // Directory opens the bundle. Call it when no file is missing. The caller must close it before
-// Remove. Code Unprocessable if the files changed since they arrived.
+// Remove. Its Verify notices files that have changed since they arrived.
 func (a *Arrival) Directory() (*bundle.Directory, error) {
 	return bundle.OpenDirectory(filepath.Join(a.staging.opts.Dir, a.name)) //nolint:wrapcheck // names the file
 }

@@ -32,8 +32,8 @@ type Neighbour[K any] struct {
 	Similarity float64 // cosine, -1 to 1
 }
 
-// Index holds vectors with the same number of dimensions, by key. It is safe for concurrent use.
-// Memory for each vector: 4 bytes for each dimension, 128 for its sketch, and its key.
+// Index holds vectors with the same number of dimensions, by key. It is safe for concurrent use. A
+// vector takes 4 bytes for each dimension, 128 bytes for its sketch, and the memory of its key.
 type Index[K comparable] struct {
 	dims     int
 	rotation rotation
@@ -138,9 +138,10 @@ func (x *Index[K]) Vector(key K) []float32 {
 }
 
 // Nearest returns up to top keys with the vectors most similar to q, the most similar first. In an
-// index above exactUpTo it is approximate, and may miss a key. Errors: those of Normal. Nil for a
-// top of 0 or less. The cost is O(n·dims) up to exactUpTo vectors, and above O(n) comparisons of
-// sketches and candidatesFor(top) exact ones. Searches run at the same time; writers wait for them.
+// index of more than exactUpTo vectors it is approximate, and may miss a key. Errors: those of
+// Normal. It returns nil for a top of 0 or less. The cost is O(n·dims) up to exactUpTo vectors;
+// beyond, it compares n sketches, and the vectors of at least candidatesFor(top) of them. Searches
+// run concurrently; writers wait for them.
 func (x *Index[K]) Nearest(q []float32, top int) ([]Neighbour[K], error) {
 	normal, err := Normal(q, x.dims)
 	if err != nil || top <= 0 {

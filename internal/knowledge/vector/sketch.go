@@ -26,8 +26,8 @@ type rotation struct {
 }
 
 // newRotation returns the rotations for vectors with dims dimensions. It always returns the same
-// ones. So sketches of different indexes with one number of dimensions can be compared, and a
-// restart changes no result.
+// ones. So sketches of different indexes with the same dimensions can be compared, and a restart
+// changes no result.
 func newRotation(dims int) rotation {
 	r := rotation{size: 64}
 	for r.size < dims {

@@ -61,8 +61,8 @@ func (s Source) Observe(ctx context.Context, m *sluice.Mirror, credential string
 
 // CheckCredential returns an error (Forbidden) if a token permits more than reading, because a
 // mirror must not be able to write to its source (S3-142). Code Unprocessable if the source does
-// not know the token. It asks POST …/grants/verify of the source, with the token as the credential,
-// too. Codes InsecureURL, BlockedAddress and InvalidRequest for the URL; Unauthenticated,
+// not know the token. It sends the token to POST …/grants/verify of the source, also as the
+// credential. Codes InsecureURL, BlockedAddress and InvalidRequest for the URL; Unauthenticated,
 // Forbidden, NotFound and Unavailable of the source.
 func (s Source) CheckCredential(ctx context.Context, m *sluice.Mirror, credential string) error {
 	if err := s.Fetcher.Check(ctx, sluice.Endpoint{URL: m.Source}); err != nil {
@@ -113,8 +113,7 @@ func (s Source) get(req *http.Request, credential string, most int64) ([]byte, e
 
 // refusal returns the error for an unsuccessful response. If the source is a Sluice server, the
 // error has the source's message. Its detail retry_after has the seconds for which an overloaded
-// source asks. A message of another origin is cut to maxMessage bytes, because it reaches logs and
-// statuses.
+// source asks. The message is cut to maxMessage characters, because it reaches logs and statuses.
 func refusal(head *http.Response, body []byte, now time.Time) error {
 	status := head.StatusCode
 	var is struct {

@@ -20,8 +20,7 @@ import (
 )
 
 // Approval is the stored record of an approved module. It is stored under the name of the module,
-// one for all servers. The zero value is not valid: presence is the approval. The slices and maps
-// of a stored approval are not changed in place.
+// one for all servers. Its slices and maps are not changed in place.
 type Approval struct {
 	Digest   string                 `json:"digest"`
 	Files    map[string]module.File `json:"files"` // null: too many
@@ -64,8 +63,8 @@ func (a *Approval) changed(now map[string]module.File) []string {
 	return module.Changed(a.Files, now)
 }
 
-// Options configure a Host. Dirs, Copies, Log, Changed, Render and Publish are required if there
-// are directories.
+// Options configure a Host. With Dirs, the fields Copies, Log, Changed, Render and Publish are
+// required.
 type Options struct {
 	Dirs   []string // each contains modules as subdirectories
 	Copies string   // directory in the data directory, for the copies of approved modules; an absolute path
@@ -130,8 +129,8 @@ func New(opts Options) *Host {
 }
 
 // Open kills the programs that a killed server left behind, and removes their files. Call it before
-// Run and Set, once. It kills by a mark in the environment of processes, so another server with
-// other copies is safe.
+// Run and Set, once. It finds the programs by a mark in their environment, which contains
+// Options.Copies. So it does not kill those of another server with other copies.
 func (h *Host) Open() error {
 	if len(h.opts.Dirs) == 0 {
 		return nil
@@ -184,8 +183,8 @@ func (h *Host) Found(name string) (*module.Module, error) {
 	return is.module, nil
 }
 
-// List returns the modules that are on this server or approved, sorted by name. Never nil. A module
-// that is approved and not here has the state missing.
+// List returns the modules that are on this server or approved, sorted by name. The result is not
+// nil. A module that is approved and not here has the state missing.
 func (h *Host) List() []sluice.Module {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -267,8 +266,8 @@ func ChangedReason(name string, files []string) string {
 	return "its files have changed since its approval" + shown + ": check them, then sluice module approve " + name
 }
 
-// Handlers returns the handlers of a module, with the subscriptions that an approval creates. In
-// the order of the manifest. The URLs of endpoints are hidden in part.
+// Handlers returns the handlers of a module, with the subscriptions that an approval creates. They
+// are in the order of the manifest. The URLs of endpoints are hidden in part.
 func Handlers(m *module.Module) []sluice.ModuleHandler {
 	all := make([]sluice.ModuleHandler, len(m.Manifest.Handlers))
 	for i := range m.Manifest.Handlers {

@@ -13,7 +13,7 @@ import (
 )
 
 // InForce returns how this server runs programs; nil if it has no directories of modules. Call it
-// after Open, which finds out.
+// after Open.
 func (h *Host) InForce() *sluice.ModuleHost {
 	if len(h.opts.Dirs) == 0 {
 		return nil

@@ -31,9 +31,9 @@ type Ingested struct {
 const publishTime = time.Minute
 
 // Publish publishes events of a handling. For an event of a test, which is not stored, it publishes
-// none. The IDs of the events are derived from the handling (printedID), so a repeated attempt
-// meets its own events: within the dedup window the log recognises them, after it forgotten looks
-// for them.
+// none. The IDs of the events are derived from the handling (printedID), so that a repeated attempt
+// stores nothing twice: within the dedup window the log recognises the events, and later forgotten
+// looks for them.
 func (p Ingested) Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error) {
 	if of.Seq == 0 {
 		return 0, nil

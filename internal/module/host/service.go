@@ -60,7 +60,7 @@ type Deps struct {
 }
 
 // Service approves and disables modules, and stops unsafe ones. It is safe for concurrent use, also
-// on several servers: approvals are compared and set.
+// on several servers: it stores approvals by compare-and-set.
 type Service struct {
 	Deps
 
@@ -204,8 +204,8 @@ func (a *Approval) public() any {
 }
 
 // Disable stops the programs of a module. Its subscriptions pause, and keep their positions in the
-// log. Code NotFound if it is not approved. Attempts in flight end: workers finish the events that
-// they have. Repeating it is no error.
+// log. Code NotFound if it is not approved. Attempts in flight continue to their end. Repeating it
+// is no error.
 func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, error) {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -241,8 +241,8 @@ func (s *Service) approved(ctx context.Context, name string) (*Approval, error) 
 }
 
 // Remove ends the approval of a module, and deletes its subscriptions. Code NotFound if it is not
-// approved. The subscriptions end first, so that none is left without an approval that lists it.
-// After an error repeat it. The files of the module stay.
+// approved. It deletes the subscriptions first, so that none is left without an approval that lists
+// it. Repeat it after an error. The files of the module stay.
 func (s *Service) Remove(ctx context.Context, name, by string) error {
 	before, err := s.approved(ctx, name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Set applies the approval of a module on this server; nil revokes it. When Set returns, the module
-// is ready to run if it may run. It copies the files, so it takes as long as the module is large.
+// is ready to run if it may run. It copies the files, which takes time in proportion to their size.
 // The watch of the approvals calls it on every server, for each change.
 func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 	h.mu.Lock()

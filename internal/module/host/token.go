@@ -45,8 +45,8 @@ type attempt struct {
 }
 
 // live holds the attempts of this server in which a program may make requests. The zero value is
-// ready to use. It makes a token worthless when its attempt ends, on this server. Another server,
-// which does not know that, accepts it until its expiry.
+// ready to use. On this server, a token is worthless when its attempt has ended. Another server
+// accepts it until its expiry.
 type live struct {
 	mu  sync.Mutex
 	ids map[string]struct{}
@@ -97,8 +97,8 @@ func (h *Host) token(m *module.Module, handler *module.Handler, w *model.Handlin
 }
 
 // Handling returns the handling of the program that holds a token. Code Unauthenticated if the
-// token is invalid or its attempt has ended. The rights are those of the approver at the time of
-// the request, not of the token: the grant may be revoked meanwhile.
+// token is invalid or its attempt has ended. The caller checks the rights of the approver, whose
+// grant may have been revoked since.
 func (h *Host) Handling(text string) (*model.Handling, error) {
 	bare, ok := strings.CutPrefix(text, model.HandlingPrefix)
 	if !ok || len(text) > maxHandlingToken || h.opts.API.Keys == nil {

@@ -39,8 +39,8 @@ func (*Trial) May(w *model.Handling, e sluice.Event) error { return w.Admits(&e)
 
 // Try runs a handler of a module on an event as a server would, from a copy and with the
 // environment and the limits of the handler. It publishes nothing. The error says why the handler
-// could not be run. It runs the program with this process's user, and removes the copy. Outcomes
-// other than delivered are no errors. Codes NotFound, Unprocessable.
+// could not be run. Try runs the program as the user of this process, and removes the copy. An
+// outcome other than delivered is no error. Codes NotFound, Unprocessable.
 func Try(ctx context.Context, m *module.Module, handler string, ev *sluice.Event, render Renderer) (t Trial, err error) {
 	at := slices.IndexFunc(m.Manifest.Handlers, func(h module.Handler) bool { return h.ID == handler })
 	if at < 0 {

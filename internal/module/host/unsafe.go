@@ -68,9 +68,9 @@ func (s *Service) Marked(producer string) {
 	}
 }
 
-// Run stops the modules that are marked, until the context is done. It returns nil. A module that
-// cannot be stopped is tried again until ctx ends, with pauses of up to 10 s; meanwhile others
-// wait.
+// Run stops the modules that are marked, until the context is done. It returns nil. If a module
+// cannot be stopped, Run tries again until ctx ends, with pauses of up to 15 s. Other modules wait
+// meanwhile.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {

@@ -216,8 +216,8 @@ func (c *Cgroup) group(l Limits) (*group, error) {
 
 // enter moves a program that has just started into the group, with the processes that it has
 // started meanwhile. Starting it in the group would take the call clone3, which programs, and so
-// the thread that starts them, are denied. Between its start and this call the program is bounded
-// only by its resource limits.
+// the thread that starts them, are denied. A traced program does not run before this call. Without
+// tracing, only its resource limits bound it until then.
 func (g *group) enter(pid int) error {
 	if g == nil {
 		return nil

@@ -5,9 +5,12 @@
 // The way of a program on Linux. One thread starts it and stays until its end, because the kernel
 // kills the program when that thread ends (PDEATHSIG):
 //
-//	thread   restrict: no_new_privs, Landlock, user, seccomp ── start (traced) ── awaitEnd
-//	caller   group made ──────────────────────────────── enter group ── letGo ── watchTemp ── await
+//	thread   restrict ── start (traced)              letGo ── awaitEnd
+//	                          │                         ▲
+//	                          ▼                         │
+//	caller   group made    enter the control group ─────┴── watchTemp ── await
 //	the end  kill the process group ── end the control group ── end orphans by their mark ── reap
 //
-// Restrictions that the kernel lacks are left out; InForce lists those that hold, for people.
+// restrict sets no_new_privs, Landlock, the user and seccomp. Restrictions that the kernel lacks are
+// left out; InForce lists those that hold.
 package program

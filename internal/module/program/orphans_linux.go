@@ -26,7 +26,7 @@ const (
 // orphans ends the processes that programs leave behind. This process is a subreaper (see
 // prctl(2)): it adopts each descendant of a program that loses its parent, even one that has left
 // its process group and session. An adopted process that belongs to no running program is ended. mu
-// guards the maps. There is one for the whole process, because Linux has one set of children.
+// guards the maps. There is one for the whole process.
 type orphans struct {
 	adopt sync.Once
 

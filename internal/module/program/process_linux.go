@@ -13,7 +13,7 @@ import (
 )
 
 // Process is a program that runs until it ends or is stopped. Its methods are safe for concurrent
-// use. Only one goroutine may write to In, and one read from Out.
+// use. Only one goroutine may write to In, and only one may read from Out.
 type Process struct {
 	In  *os.File // standard input; before the end, only its writer closes it
 	Out *os.File // standard output; it ends soon after the process
@@ -33,8 +33,8 @@ type Process struct {
 // Start starts a program with the restrictions of Run, and returns at once. It ignores the
 // program's Input and Timeout. No process that the program has started outlives it, and if this
 // process is killed, so is the program. The caller must call Close once Done is closed. After an
-// error nothing runs and nothing need be closed. A program that could not enter its control group
-// is killed, and says why in its log.
+// error nothing runs and nothing need be closed. If the program could not enter its control group,
+// it is killed, and its log says why.
 func (r *Runner) Start(p Program) (*Process, error) {
 	within, err := r.Cgroup.group(p.Limits)
 	if err != nil {

@@ -70,8 +70,7 @@ const (
 )
 
 // output keeps the first most bytes that are written to it, and drops the others. It never fails a
-// write: the timeout ends a program that writes without end. It is safe for concurrent use, because
-// standard output and standard error are copied by a goroutine each.
+// write: the timeout ends a program that writes without end. It is safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	most int

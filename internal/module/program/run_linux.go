@@ -38,8 +38,8 @@ const drain = time.Second
 // Run runs a program to its end, and returns how it ended. When the context is done or the timeout
 // is over, Run asks the program to end (SIGTERM to its group), and kills it after the grace period.
 // No process that the program has started outlives it, and if this process is killed, so is the
-// program. The error says why the program could not be started. With an error, the Result may still
-// say how the program ended, if it ran outside its control group.
+// program. The error says why the program could not be started. If the program could not enter its
+// control group, Run kills it, and returns an error beside the Result.
 func (r *Runner) Run(ctx context.Context, p Program) (Result, error) {
 	reaped := make(chan struct{})
 	defer close(reaped)
@@ -206,7 +206,8 @@ func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timed
 	return ctx.Err() == nil
 }
 
-// limit sets the limits of a process that has just been started. RLIMIT_CPU counts whole seconds.
+// limit sets the limits of a process that has just been started. RLIMIT_CPU counts whole seconds,
+// so a processor time below one second sets no limit.
 func limit(pid int, l Limits) error {
 	all := map[int]uint64{
 		unix.RLIMIT_AS: l.Memory, unix.RLIMIT_CPU: uint64(l.Processor.Seconds()), unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_FSIZE: l.FileSize,

@@ -11,8 +11,8 @@ import (
 // restrict removes rights that a program does not need from the calling thread and the processes
 // that it starts: rights from set-user-ID files, access to other files, and the network. It skips
 // restrictions that the kernel does not support (see InForce). It cannot be undone, so the thread
-// must end with the program. The order matters: Landlock needs no_new_privs, changing the user
-// needs rights that the filter of calls leaves, and the filter comes last.
+// must end with the program. The order matters: Landlock needs no_new_privs, and the filter of
+// system calls comes last.
 func restrict(p Program, as *User) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)

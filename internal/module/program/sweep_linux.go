@@ -21,8 +21,8 @@ var errLeft = errors.New("a process that was killed is still there")
 
 // Sweep kills all processes with an environment variable that begins with a text such as
 // "SLUICE_RUN=…", and returns when none is left. It does not find a process that hides its
-// environment. It kills processes of other users only if this process may. It gives up after
-// sweepTime.
+// environment. It does not find a process whose environment this process may not read. If a process
+// is left after sweepTime, it returns an error.
 func Sweep(variable string) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithMaxElapsedTime(sweepTime))
 	return backoff.Retry(func() error {

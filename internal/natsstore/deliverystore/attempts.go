@@ -60,8 +60,7 @@ func (s *Store) AttemptLog() (*AttemptLog, error) {
 }
 
 // Run stores records until ctx is done. Records that are not stored then get an error. Call it
-// once. The result is always nil. Each record that was accepted gets exactly one call of stored,
-// also at the end.
+// once. The result is always nil. stored is called exactly once for each record.
 func (l *AttemptLog) Run(ctx context.Context) error {
 	r := &recorder{log: l, series: map[string]*series{}, pause: recordAgain, size: blockBytes}
 	for r.step(ctx) {
@@ -87,8 +86,9 @@ func (l *AttemptLog) refuse() (n int) {
 
 // Record stores an attempt and calls stored once, usually from another goroutine. It retries until
 // it succeeds or the log is closed. stored gets an error only if the log is closed or the attempt
-// cannot be encoded. It blocks while the queue is full, which holds back the deliveries. The caller
-// acknowledges a delivery only in stored (C01). stored must not block, because Run calls it.
+// cannot be encoded. Record blocks while the queue is full, which holds back the deliveries. The
+// caller acknowledges a delivery only in stored (C01). stored must not block, because the goroutine
+// of Run calls it.
 func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(error)) {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -110,9 +110,9 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 
 // Recover returns the recorded progress of the latest deliveries of events after a sequence, by
 // sequence: those of the half minute before the last record of the subscription. Attempts of an
-// earlier subscription with the same ID are ignored, however late they were recorded. Nil if there
-// is no record. Deliveries that were settled earlier are acknowledged by then, which is why half a
-// minute is enough.
+// earlier subscription with the same ID are ignored, however late they were recorded. It returns
+// nil if there is no record. Half a minute is enough, because deliveries that were settled earlier
+// are acknowledged by then.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
 	return l.store.latest(ctx, sub, "", after)
 }

@@ -40,8 +40,9 @@ type backwards[T any] struct {
 }
 
 // read returns the wanted records, newest first, and the place before which there may be more, 0 at
-// the end. The cost is O(messages between the place and the last result) of that subject, up to the
-// begin of the stream if there are too few.
+// the end. The cost is O(messages of the subject from the place back to the last result). If there
+// are too few results, it reads back to the first record that is too old, or to the beginning of
+// the stream.
 func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, error) {
 	stream, err := b.store.core.JetStream().Stream(ctx, b.stream)
 	if err != nil {

@@ -25,9 +25,9 @@ const (
 
 // Bury stores a dead letter in place of an earlier one of the same delivery. If the dead letter is
 // too large with the event, it is stored without it; the event is then read from the log as long as
-// the log contains it. It returns when the dead letter is stored. Code TooLarge if it is too large
-// also without its event. It is published once: the caller repeats, with the same time, so that
-// nothing is stored twice.
+// the log contains it. Bury returns when the dead letter is stored. An error of NATS has no code.
+// Bury does not retry: the caller repeats it with the same d.At, so that the dead letter is stored
+// once.
 func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	err := l.store.bury(ctx, &d)
 	if d.Event != nil && sluice.CodeOf(natsstore.StoreError(ctx, err)) == sluice.TooLarge {
@@ -78,8 +78,8 @@ func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
 }
 
 // ListDeadLetters returns the dead letters of the subscription, newest first, and the cursor of the
-// next page, 0 at the end. Events in dead letters have no data. Pass the cursor as q.Before. Each
-// dead letter without its event costs a request.
+// next page, 0 at the end. Events in dead letters have no data. Pass the cursor as q.Before. A dead
+// letter that was stored without its event costs a further request.
 func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q model.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
 	placed, next, err := s.letters(ctx, sub, model.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
 		if d.Event != nil {
@@ -139,8 +139,8 @@ func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event str
 	return s.purgeLetters(ctx, subjects)
 }
 
-// DiscardAll deletes all dead letters of the subscription. No error if there are none. It is one
-// request, however many there are.
+// DiscardAll deletes all dead letters of the subscription. No error if there are none. The cost
+// does not depend on their number.
 func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error {
 	return s.purgeLetters(ctx, s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID))
 }
@@ -188,8 +188,8 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 	return model.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", event)
 }
 
-// CountDeadLetters returns the number of dead letters of the subscription. One request, O(1) for
-// the caller; those of an earlier subscription with the ID do not count.
+// CountDeadLetters returns the number of dead letters of the subscription. Those of an earlier
+// subscription with the same ID do not count. It makes one request.
 func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
 	request := natsstore.DirectRequest{Subject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: natsstore.DirectMaxBytes}
 	body, err := json.Marshal(request)

@@ -67,9 +67,8 @@ func (e *expected) begin(sub *sluice.Subscription, now time.Time) bool {
 }
 
 // Expect records that a subscription is about to be stored for the first time. If the shared reader
-// is to serve it, the reader starts at its From without reading the stored position. It saves a
-// read per new subscription and stores nothing. A subscription that is never stored expires after
-// expectedFor.
+// is to serve it, and it starts at a sequence, the reader starts there without reading the stored
+// position, which saves a read. Expect stores nothing. The expectation holds for expectedFor.
 func (s *Store) Expect(sub *sluice.Subscription) {
 	if s.shared.Shares != nil && sub.From.Kind == sluice.StartSeq && s.shared.Shares(sub) {
 		s.expected.enter(sub, time.Now())

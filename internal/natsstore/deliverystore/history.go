@@ -18,7 +18,7 @@ const lagBatch = 16
 
 // Attempts returns the attempts of the subscription, newest first, and the place before which there
 // are older ones, 0 if there are none. It ignores attempts of an earlier subscription with the same
-// ID. Pass the place as q.Before. Never more than q.Limit.
+// ID. Pass the place as q.Before. It returns at most q.Limit attempts.
 func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error) {
 	if q.Since.Before(sub.CreatedAt) {
 		q.Since = sub.CreatedAt
@@ -68,8 +68,8 @@ func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 }
 
 // Status returns the status of a subscription according to its consumers, parked lanes and stored
-// health. A cancelled subscription has only its dead letters counted. ParkedLanes has at most
-// maxParkedLanes of status.Parked. The parts are read one after another, so they may not fit
+// health. Of a cancelled subscription, it only counts the dead letters. ParkedLanes has at most
+// maxParkedLanes of the Parked lanes. It reads the parts one after another, so they may not fit
 // together exactly.
 func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
 	status, unread, err := s.brief(ctx, sub)

@@ -17,9 +17,8 @@ import (
 // FollowLetters calls tell for new dead letters in order until ctx ends, and again for those for
 // which it returned an error. The replicas share the dead letters: each is passed to one replica.
 // The argument again is true if a dead letter was passed before, here or to a replica that has
-// ended. It returns only with an error: that of ctx, or of the closed store. tell is called by one
-// goroutine, one at a time; it may be called again with dead letters that it has processed, and
-// must be idempotent.
+// ended. FollowLetters returns only with an error. It calls tell from the caller's goroutine. tell
+// must be idempotent, because it may be called again with dead letters that it has processed.
 //
 //	request ─► arrived ─► holding ─── tell: nil ────► +ACK
 //	                         │ ▲

@@ -65,10 +65,11 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 
 // Look searches for events that were deleted from the log before they were delivered to a
 // subscription that no replica serves. It calls lost for each range. wanted reports whether the
-// subscription wants an event that its consumers would deliver. Look stores its progress. lost may
-// be called again for a range after an error, also by another replica, and must be idempotent. A
-// subscription of the shared reader that has a cursor is left to that. The call reads at most
-// lookBatches batches for each consumer; the next call continues.
+// subscription wants an event that its consumers would deliver. Look stores its progress. lost must
+// be idempotent, because after an error Look may call it again for a range, also on another
+// replica. Look does nothing for a subscription with a cursor of the shared reader. The search for
+// the next wanted event reads at most lookBatches batches for each consumer; the next call
+// continues there.
 func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	if err := s.settleSystem(ctx, sub); err != nil {
 		return err

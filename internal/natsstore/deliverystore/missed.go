@@ -30,9 +30,9 @@ type Had struct {
 }
 
 // Had returns the progress of each push subscription by ID, according to the lookouts and parked
-// lanes. A subscription without a lookout is missing. Code Unavailable. One read of the bucket
-// lanes, O(all its records). The result is a lower bound: more may have been delivered since the
-// marks were written.
+// lanes. A subscription without a lookout is missing. Code Unavailable. It reads all records of the
+// bucket lanes once. The result is a lower bound: more may have been delivered since the marks were
+// written.
 func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
 	records, err := natsstore.OpenBucket[json.RawMessage](s.core, streams.Lanes).List(ctx, ">")
 	if err != nil {
@@ -104,8 +104,8 @@ func (g Gap) holds(seq uint64) bool { return g.From <= seq && seq <= g.To }
 // have missed, without attempted events at its start and end. It reports whether it stored one: it
 // does not if all events were attempted, or if any replica has stored one for the range before. The
 // record of the subscription contains the range, so that a discarded dead letter is not stored
-// again. If it fails between the dead letter and the record, a repetition replaces the dead letter
-// by an equal one. A gap of gapAttempts events or more is buried as it is.
+// again. If BuryGap fails between the dead letter and the record, a repetition replaces the dead
+// letter. It does not compare a gap of more than gapAttempts sequences with the attempts.
 func (l *AttemptLog) BuryGap(ctx context.Context, sub *sluice.Subscription, d sluice.DeadLetter) (bool, error) {
 	known, _, err := l.store.lookout(ctx, sub)
 	if err != nil || known.tells(Gap{d.Seq, d.LastSeq}) {
@@ -149,8 +149,8 @@ func (s *Store) rememberGap(ctx context.Context, sub *sluice.Subscription, gap G
 
 // unattempted returns the part of a gap from its first to its last event without an attempt; the
 // zero Gap if all were attempted. An event that was attempted and is not settled has a parked lane,
-// which causes its own dead letter. It needs that the attempts of the gap are not older than the
-// stream of attempts keeps them.
+// which causes its own dead letter. An attempt that has expired from the stream of attempts does
+// not count.
 func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap Gap) (Gap, error) {
 	if gap.To-gap.From >= gapAttempts {
 		return gap, nil

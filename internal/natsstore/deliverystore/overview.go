@@ -79,8 +79,8 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 	return all, nil
 }
 
-// LastAttempt returns the last recorded attempt of a subscription; nil if there is none. One
-// request. It may be a probe or an attempt of a replay.
+// LastAttempt returns the last recorded attempt of a subscription; nil if there is none. It may be
+// a probe or an attempt of a replay.
 func (s *Store) LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error) {
 	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
 	if err != nil {

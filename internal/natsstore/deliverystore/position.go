@@ -42,9 +42,9 @@ func (s *Store) cursors() natsstore.Bucket[cursorRecord] {
 // Shard returns the shard of the lease of a subscription.
 func (p Positions) Shard(id string) int { return natsstore.ShardOf(id) }
 
-// Stored returns the stored state of a subscription. The zero value, with Known false, if nothing
-// is stored for this start of the subscription. Busy means that there is state of retries, so its
-// attempts have to be read, too.
+// Stored returns the stored state of a subscription. It returns the zero value if nothing is stored
+// for this start of the subscription. Busy means that there are parked lanes or a stored health, so
+// its attempts have to be read, too.
 func (p Positions) Stored(ctx context.Context, sub *sluice.Subscription) (fanout.Stored, error) {
 	l, revision, err := p.store.lookout(ctx, sub)
 	if err != nil {
@@ -268,8 +268,8 @@ func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, err
 }
 
 // Adopt stores and returns the position of a subscription that had its own consumers, according to
-// these, and deletes them. Without own consumers it returns the start of the subscription and
-// stores nothing. The phases, each of which can be repeated after a crash:
+// these, and deletes them. Without own consumers it stores nothing, and returns the stored floors
+// or the start of the subscription. The phases, each of which can be repeated after a crash:
 //
 //	own consumers ─► record Leaving, with their floors ─► consumers deleted ─► record Shared
 //
@@ -347,8 +347,8 @@ func (p Positions) Cursor(ctx context.Context, ns string, shard int) (fanout.Cur
 }
 
 // PutCursor stores the cursor of a shard. Code Conflict unless the stored revision is c.Revision. A
-// cursor moves for all attached subscriptions of its shard at once, which is its purpose: one write
-// instead of one for each.
+// cursor moves for all attached subscriptions of its shard at once: one write instead of one for
+// each.
 func (p Positions) PutCursor(ctx context.Context, ns string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
 	revision, err := p.store.cursors().Put(ctx, streams.CursorKey(ns, shard), cursorRecord{c.Seq}, c.Revision)
 	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err

@@ -32,9 +32,8 @@ type reasons struct {
 
 // DeadLetterReasons returns the number of dead letters of each subscription by reason; nil if there
 // are more than 10,000 in total, or if not all have been read yet. It includes those of earlier
-// subscriptions with the same ID. Callers must not change the result, which is shared until the
-// next change. One call reads at most readAtOnce dead letters, so that the first of many does not
-// block: call it again later.
+// subscriptions with the same ID. Callers share the result and must not change it. One call reads
+// at most readAtOnce dead letters: call it again later for the rest.
 func (s *Store) DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Reason]uint64, error) {
 	r := &s.reasons
 	r.mu.Lock()

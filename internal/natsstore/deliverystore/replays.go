@@ -64,7 +64,7 @@ func (r Replays) Of(ctx context.Context, subscription string) ([]sluice.Replay, 
 
 // Progress changes the record of a replay, and retries on a conflict with another writer. A replay
 // that has ended keeps its state, reason and end. Code NotFound if there is none. change may be
-// called several times, and must not keep its argument. It ends with ctx.
+// called several times. Progress ends with ctx.
 func (r Replays) Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error {
 	for {
 		was, err := r.Replay(ctx, rep)
@@ -100,8 +100,8 @@ func (r Replays) Remove(ctx context.Context, subscription string) error {
 	return nil
 }
 
-// Drop deletes a replay with its lanes. The record first: lanes without a replay are harmless, and
-// a replay without its lanes would lose retries. No error if there is none.
+// Drop deletes a replay with its lanes. It deletes the record first: lanes without a replay are
+// harmless, and a replay without its lanes would lose retries. It is no error if there is none.
 func (r Replays) Drop(ctx context.Context, rep sluice.Replay) error {
 	if err := r.bucket.Delete(ctx, streams.ReplayKey(rep.Subscription, rep.ID), 0); err != nil {
 		return err

@@ -428,8 +428,8 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 // consumer has anything pending: then every delivery is of an event that is stored later.
 func (s *Source) Floor() uint64 { return s.floor }
 
-// Close ends the source. Deliveries that were not acknowledged are repeated later. It waits for the
-// delivery that is being passed on, and may be called again. Receipts stay usable.
+// Close ends the source. Deliveries that were not acknowledged are repeated later. Close waits for
+// the delivery that is being passed on, and may be called again. Receipts stay usable.
 func (s *Source) Close() {
 	s.stop()
 	s.watching.Wait()

@@ -7,7 +7,7 @@
 //	stream DEADLETTERS  dead.shop.s1.<…>          a dead letter; one for each delivery
 //	bucket lanes        s1.p.<path>               a parked lane with ordering path; s1.e.<seq> with
 //	                                              none, s1.a with all
-//	                    =lookout.s1                up to where its events are accounted for
+//	                    =lookout.s1               up to where its events are accounted for
 //	                    =health.s1                its breaker and problems; none: healthy
 //	                    =cursor.shop.<shard>      the cursor of the shared reader
 //	                    =replay.r1.p.<path>       a parked lane of the replay r1

@@ -31,8 +31,8 @@ func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64)
 }
 
 // settleSystem acknowledges the system events that were delivered before a replica stopped serving
-// the subscription: otherwise they would count as undelivered. Only while no replica serves the
-// subscription: a source passes over them itself.
+// the subscription: otherwise they would count as undelivered. Call it only while no replica serves
+// the subscription: a source passes over them itself.
 func (s *Store) settleSystem(ctx context.Context, sub *sluice.Subscription) error {
 	if !sub.Pattern.WildFirst() {
 		return nil

@@ -26,9 +26,9 @@ func (s *Store) LastAttemptPlace(ctx context.Context) (uint64, error) {
 
 // AttemptsAfter returns attempts after a place, in the order of their recording, and the place up
 // to which it has read. If there is none and q.Wait is set, it waits for one for at most q.Wait.
-// The result may exceed the limit by less than a block. Pass the place as the next q.After. Nothing
-// and the same place if q.Wait is over. If attempts after q.After have expired, it continues with
-// the first that is stored.
+// The result may exceed the limit by less than a block. Pass the place as the next q.After. If
+// q.Wait is over, it returns no attempts and the same place. If attempts after q.After have
+// expired, it continues with the first that is stored.
 func (s *Store) AttemptsAfter(ctx context.Context, q model.TailQuery) (found []sluice.Attempt, place uint64, err error) {
 	last, err := s.LastAttemptPlace(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ const maxTrail = 1000
 
 // Trail returns the known history of an event, named by its ID or its sequence, for a subscription.
 // Code NotFound if it is unknown: neither the log nor any record contains it, and nothing indicates
-// that the log has contained it. Fields without a known value are zero. It makes many requests and
-// reads the attempts since the event was stored, so it is for people, not for programs in a loop.
+// that the log has contained it. Fields without a known value are zero. It makes many requests, and
+// reads the attempts since the event was stored.
 func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (model.Trail, error) {
 	var t model.Trail
 	info, err := s.core.EventsInfo(ctx, sub.Namespace)
@@ -206,8 +206,8 @@ func (s *Store) ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sl
 }
 
 // Forgotten returns the lanes whose head was attempted, or is held without an attempt, and has no
-// attempt in the stream of attempts. Nil if there are none. It reads attempts backwards until all
-// are found.
+// attempt in the stream of attempts. It returns nil if there are none. It reads attempts backwards
+// until all heads are found, and in the worst case all attempts.
 func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes []sluice.Parked) ([]sluice.Parked, error) {
 	if len(lanes) == 0 {
 		return nil, nil

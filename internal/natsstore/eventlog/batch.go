@@ -9,8 +9,8 @@ import (
 )
 
 // batch contains events that are being published, and the progress. It is for one goroutine. The
-// slices have an element for each event. seqs and duplicate survive a try, so that the next try
-// sends only the rest.
+// slices have an element for each event. seqs and duplicate keep their values after a failed try,
+// so that the next one sends only the rest.
 type batch struct {
 	ns        string
 	events    []sluice.Event

@@ -28,11 +28,11 @@ const (
 // up to which there are no others that the caller may know. It skips messages that are not events,
 // system events and records of streams. There may be a next page even if this one is not full. All
 // changes of a page are from the log with the incarnation of the page. Events can be missing from a
-// page only before its FirstSeq. Codes: NotFound for the namespace; Unavailable. At the end,
-// ThroughSeq is the last sequence and Items may be empty. While changesAtOnce pages are read, the
-// call waits, until ctx ends. Continue with ThroughSeq as q.Since; compare the incarnation and the
-// tags, which show that the log was replaced. A page has at most q.Limit changes, 100 if it is 0,
-// and 1,000 at most.
+// page only before its FirstSeq. Codes: NotFound for the namespace; Unavailable. At the end of the
+// log, ThroughSeq is the last sequence and Items may be empty. While changesAtOnce other pages are
+// read, the call waits, until ctx ends. To continue, pass ThroughSeq as q.Since, and compare the
+// incarnation and the tags, which show that the log was replaced. A page has at most q.Limit
+// changes, by default 100, and never more than 1,000.
 func (l *Log) Changes(ctx context.Context, ns string, q model.ChangeQuery) (sluice.ObservePage, error) {
 	select {
 	case l.observers <- struct{}{}:

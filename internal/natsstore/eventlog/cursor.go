@@ -28,8 +28,7 @@ const (
 // "" (the start of the stored events), "now", a sequence, a time (RFC 3339), or the ID of an event.
 // Codes: NotFound for the namespace or an unknown ID; WindowExceeded, with oldest_available_seq and
 // current_seq, if events after the cursor are no longer stored. A cursor that is a sequence after
-// the end of the log is returned as it is. A time costs one or two requests; an ID may cost a
-// search (EventByID).
+// the end of the log is returned as it is. A cursor that is an ID may cost a search (EventByID).
 func (l *Log) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
 	info, err := l.core.EventsInfo(ctx, ns)
 	if err != nil {

@@ -24,8 +24,9 @@ const (
 // NotFound for the namespace or for an unknown cursor; InvalidRequest for an invalid pattern;
 // WindowExceeded, with oldest_available_seq and current_seq, if events after the cursor are no
 // longer stored. It includes every event that was stored before the call, also on a cluster. Next
-// is 0 at the end. Otherwise the page may have fewer events than the limit, or none: after maxScan
-// messages it ends, so that a rare pattern costs bounded time. q.After has precedence over q.Since.
+// is 0 at the end. A page before the end may have fewer events than the limit, or none: it ends
+// after maxScan messages, so that a rare pattern costs bounded time. A q.After above 0 has
+// precedence over q.Since.
 func (l *Log) Events(ctx context.Context, ns string, q model.EventQuery) (model.EventPage, error) {
 	r, err := l.newReader(ctx, ns, q)
 	if err != nil {
@@ -170,8 +171,8 @@ func (r *reader) page() model.EventPage {
 // NextEvent returns at most limit events from a sequence on that match the filter subject, in
 // ascending order; none if there are none now. On a cluster, an event that was stored a moment ago
 // may be missing. It skips a message whose subject is not that of a path. A message whose body
-// cannot be decoded is returned with its data unchanged. Code NotFound for the namespace. It reads
-// on until it has an event or the log ends.
+// cannot be decoded is returned with its data unchanged. Code NotFound for the namespace. NextEvent
+// reads on until it has an event or the log ends.
 func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for {

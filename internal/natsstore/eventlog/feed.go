@@ -28,8 +28,8 @@ const (
 // into a page, or the replica that was read is behind. The log must have reached upTo before the
 // call. FeedPage skips messages that are not events. Codes: NotFound for the namespace;
 // WindowExceeded, with oldest_available_seq and current_seq, if the next events are no longer
-// stored. While feedAtOnce pages are read, it waits, until ctx ends. The pattern only selects
-// subjects: events that it does not match may be among them, and the caller matches each.
+// stored. While feedAtOnce other pages are read, it waits, until ctx ends. The pattern only selects
+// subjects, so the caller must match each event.
 func (l *Log) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
 	select {
 	case l.pages <- struct{}{}:

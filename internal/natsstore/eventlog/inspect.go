@@ -37,8 +37,8 @@ type Inspections struct {
 	work sync.WaitGroup
 }
 
-// OpenInspections starts to answer the requests of inspectors. Run stops that. Requests are
-// answered from its return on.
+// OpenInspections starts to answer the requests of inspectors. Run stops that. Requests that are
+// sent after OpenInspections has returned are answered.
 func OpenInspections(ctx context.Context, core *natsstore.Store) (*Inspections, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.RequestTimeout)
 	defer cancel()

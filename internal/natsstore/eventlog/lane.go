@@ -10,7 +10,7 @@ import (
 // empty, from a sequence on, in ascending order; none if there are none yet. It also returns from
 // if that event is the first result, and otherwise the first sequence of the log. If the event at
 // from is gone, first tells the caller whether retention has removed it: then from is before first.
-// The events are of subjects that the pattern may match: match each.
+// The pattern only selects subjects, so the caller must match each event.
 func (l *Log) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error) {
 	subject := l.core.Names().Superset(sub.Namespace, sub.Pattern).Subject
 	if path != "" {

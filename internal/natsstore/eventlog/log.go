@@ -38,7 +38,7 @@ type Log struct {
 
 // New returns the logs on a connection. Provision of core prepares them, and Close of core closes
 // them. There must be only one Log for each connection, because it limits concurrent operations.
-// ctx gives values to the readers, and does not end them: Close of core does.
+// The readers use the values of ctx. They end with Close of core, not with ctx.
 func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
 		core: core, stamps: &stamps{names: core.Names()}, searched: defaultSearch,

@@ -73,8 +73,8 @@ func (n *pathNotifier) close() {
 // until stop is called: with several messages if they were stored in one step, and with none if
 // some may have been missed. It may also pass messages that were stored before. each must not
 // block, and may be called once more during stop. Code Unavailable if the log cannot be read. The
-// caller must call stop, which may be repeated. each is called by the goroutine of the log's
-// reader: while it blocks, all listeners of the log wait.
+// caller must call stop, and may call it again. The goroutine of the log's reader calls each: while
+// it blocks, all listeners of the log wait.
 func (l *Log) ListenPath(ctx context.Context, ns string, path sluice.Path, each func([]PathNews)) (stop func(), err error) {
 	return l.news.listen(ctx, ns, &listener{l.core.Names().Subject(ns, path), l.core.Names().RecordSubject(ns, path), each})
 }

@@ -25,8 +25,8 @@ const pathPage = 256
 // an event.
 const headroom = 16 << 10
 
-// PathCommit contains events and records that are stored on paths of a namespace in one step.
-// Events are before records in the log. One message in all is stored without a batch.
+// PathCommit contains events and records that are stored on paths of a namespace in one step. In
+// the log, the events come before the records. A commit of one message is stored without a batch.
 type PathCommit struct {
 	Events []sluice.Event
 	Fence  PathFence // nothing is stored unless it is true
@@ -76,7 +76,8 @@ func (l *Log) PathTail(ctx context.Context, ns string, path sluice.Path) (uint64
 
 // lastReadable returns the sequence of the last readable message of a subject; 0 if there is none.
 // If the last message of a subject is damaged, JetStream returns no last message, but skips the
-// damaged one in a search for the next message. O(log n) requests over the sequences of the log.
+// damaged one in a search for the next message. It makes O(log n) requests for a log of n
+// sequences.
 func (l *Log) lastReadable(ctx context.Context, ns, subject string) (uint64, error) {
 	seq, err := l.NextSeq(ctx, ns, subject, 1)
 	if err != nil || seq == 0 {
@@ -104,8 +105,8 @@ func (l *Log) last(ctx context.Context, ns, subject string) (natsstore.StoredMes
 }
 
 // PathEvents returns the first events on a path after a sequence and up to another, in ascending
-// order. It returns none only if the leader has none. At most pathPage of them. To continue, pass
-// the last sequence as after.
+// order. It returns none only if the leader has none, and at most pathPage. To continue, pass the
+// last sequence as after.
 func (l *Log) PathEvents(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
 	return l.pathEvents(ctx, ns, path, span{after + 1, upTo}, pathPage)
 }
@@ -185,8 +186,7 @@ func (l *Log) PathNotes(ctx context.Context, ns string, path sluice.Path, after,
 // of the record if there is nothing else. It retries while the store does not answer; IDs prevent
 // that messages are stored twice. Codes: Conflict if a revision is not the stored one; those of
 // Publish. The order on each path is that of c.Events. If ctx ends, it is unknown whether they were
-// stored. The sequence is 0 if only records were stored, and an earlier try without a response had
-// stored them.
+// stored. After a commit of several records without an event, the sequence means nothing.
 func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64, error) {
 	for i := range c.Events {
 		if err := checkEvent(&c.Events[i]); err != nil {

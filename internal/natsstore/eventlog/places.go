@@ -14,8 +14,8 @@ import (
 
 // leadersAnchor returns the message at a sequence; if that was deleted, the next one; if there is
 // none, the last one before the sequence; the zero value if the log is empty. JetStream itself does
-// not find the last message if messages at the end of a log were deleted. O(log n) requests, and
-// one in the usual case that the message exists.
+// not find the last message if messages at the end of a log were deleted. It makes one request if
+// the message exists, and otherwise O(log n).
 func (l *Log) leadersAnchor(ctx context.Context, ns string, seq uint64) (natsstore.StoredMessage, error) {
 	place, err := l.leadersPlace(ctx, ns, seq)
 	for low, step := seq, uint64(1); err == nil && place.Seq == 0 && low > 0; step *= 2 {

@@ -36,7 +36,7 @@ const publishPatience = 20 * time.Second
 // a duplicate, and stores nothing of the batch. A retry sends the same event; a different one is
 // another event, and its publisher must learn that it was not stored. The code is also Conflict if
 // the caller may not see the stored event: whether the two events are equal must not be revealed.
-// Equality is that of Event.Repeats.
+// Event.Repeats decides whether two events differ.
 type Exact struct {
 	*Log
 
@@ -60,9 +60,10 @@ func (x Exact) Publish(ctx context.Context, ns string, events []sluice.Event) ([
 // Each event needs an ID and a path. Codes: InvalidRequest; NotFound for the namespace; Conflict if
 // the ID belongs to an event on another path; TooLarge; QuotaExceeded; Unavailable: then it is
 // unknown whether the events were stored. The result has an element for each event, in the order of
-// events. Publish does not change events, and the caller must not until it returns. Events of one
-// call are contiguous in the log unless some were duplicates. It may be called concurrently; the
-// order of concurrent calls is undefined.
+// events. Publish does not change events. The caller must not change them until it returns; if ctx
+// has ended, a group in flight may still use their data. Events of one call are contiguous in the
+// log unless some were duplicates. Publish may be called concurrently; the order of concurrent
+// calls is undefined.
 func (l *Log) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
 	return l.publish(ctx, ns, events, nil)
 }

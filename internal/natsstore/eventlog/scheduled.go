@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Scheduled stores scheduled events, which are added to their logs at a time. The key is of the
-// namespace and the ID, so an ID can be scheduled once at a time.
+// Scheduled stores scheduled events, which are added to their logs at a time. The namespace and the
+// ID form the key, so an ID is scheduled at most once in a namespace.
 type Scheduled struct {
 	log    *Log
 	bucket natsstore.Bucket[scheduledRecord]

@@ -26,14 +26,14 @@ const (
 // the namespace or contains its sequence, if the event is among the last 50,000 messages of the
 // log, or, for a UUIDv7, among as many messages around the time in the ID. If several events have
 // the ID, it returns one of them. Codes: NotFound; QuotaExceeded, with retry_after, if too many
-// searches are running. Code NotFound does not prove that the event is not stored. A search takes
-// at most searchTime, and two run at a time.
+// searches are running. Code NotFound does not prove that the event is not stored. A search ends
+// soon after searchTime, and at most two run at a time.
 func (l *Log) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
 	return l.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return l.search(ctx, ns, id, state) })
 }
 
 // EventByIDAnywhere is EventByID for a caller that must find every event: it reads the whole log.
-// O(messages of the log), without a limit of time or number: ctx bounds it.
+// The cost is O(messages of the log). Only ctx limits its time.
 func (l *Log) EventByIDAnywhere(ctx context.Context, ns, id string) (sluice.Event, error) {
 	return l.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return l.searchAll(ctx, ns, id, state) })
 }

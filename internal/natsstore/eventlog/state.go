@@ -63,7 +63,7 @@ func (l *Log) State(ctx context.Context, ns string, q model.StateQuery) (model.S
 }
 
 // stateReader collects a page of a state. It is for one goroutine and one page. In walk, known
-// saves asking again for a subject whose last message is later.
+// saves another request for a subject whose last message is later.
 type stateReader struct {
 	log     *Log
 	ns      string

@@ -101,8 +101,8 @@ func (s *Store) Follow(ctx context.Context, namespace string, each func(knowledg
 }
 
 // Comparisons returns the comparisons of an entry of the namespace, in the order of their last
-// change. Nil if there are none, or if the stream does not exist yet. One record that cannot be
-// read fails all.
+// change. It returns nil if there are none, or if the stream does not exist yet. A record that
+// cannot be read is an error.
 func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all []knowledge.Record, err error) {
 	config := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.core.Names().KnowledgeSubject(namespace, streams.Comparisons(entry)) + ".*",
@@ -118,8 +118,8 @@ func (s *Store) Comparisons(ctx context.Context, namespace, entry string) (all [
 	return all, nil
 }
 
-// Purge deletes the record with an ID, and those whose IDs start with it and a dot. Nothing happens
-// if there is none. The two deletions are not atomic: repeat after an error.
+// Purge deletes the record with an ID, and those whose IDs start with it and a dot. It is no error
+// if there is none. The two deletions are not atomic: repeat the call after an error.
 func (s *Store) Purge(ctx context.Context, namespace, id string) error {
 	subject := s.core.Names().KnowledgeSubject(namespace, id)
 	return errors.Join(s.purge(ctx, subject), s.purge(ctx, subject+".>"))

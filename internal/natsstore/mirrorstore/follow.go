@@ -16,7 +16,7 @@ import (
 // FollowChanges calls each for the changes of a mirror after a cursor and then for new ones, until
 // each returns an error, ctx ends or reading fails. Exactly one of Entry, Place and Gap is set.
 // Messages that were replaced before they were read are left out, so a follower sees the last
-// state, but not each step to it. It returns only with an error, perhaps that of each.
+// state, but not each step to it. FollowChanges returns only with an error.
 func (s *Store) FollowChanges(ctx context.Context, id string, after uint64, each func(mirror.Followed) error) error {
 	place, entries := s.core.Names().MirrorPlaceSubject(id), strings.TrimSuffix(s.core.Names().MirrorEntriesSubject(id), "*")
 	err := s.core.Tail(ctx, s.core.Names().Mirror(), s.core.Names().MirrorSubjects(id), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {

@@ -49,8 +49,8 @@ func New(core *natsstore.Store, tombstones time.Duration) *Store {
 // Hold returns a consistent view of the place of a mirror and its entries with the keys. With keys,
 // any replica answers, which may be behind: the revision of the place shows that. Entries has only
 // the keys that are stored, and is nil if no key was given; the zero place, with Revision 0, means
-// that nothing is stored yet. Without keys the leader answers. A commit fences an old view, so a
-// place from a replica that is behind costs a retry and nothing else.
+// that nothing is stored yet. Without keys the leader answers. Commit refuses a step from an old
+// view, so a replica that is behind only costs a retry.
 func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror.Held, err error) {
 	if len(keys) == 0 {
 		held.Place, err = s.place(ctx, id)
@@ -160,10 +160,10 @@ func entryOf(msg *nats.Msg, seq uint64) (e mirror.Entry, err error) {
 }
 
 // Commit stores a step atomically, and returns the new revision of the place. Code Conflict unless
-// the stored revision of the place is c.Place.Revision. It is safe to repeat after an error: if the
-// step was stored, the repetition is a conflict. Code Unavailable while the server cannot write. A
-// step with entries or gaps waits while atOnce batches are open, at most for the time that it may
-// take itself.
+// the stored revision of the place is c.Place.Revision. Commit is safe to repeat after an error: if
+// the step was stored, the repetition is a conflict. Code Unavailable while the server cannot
+// write. A step with entries or gaps waits while atOnce batches are open; the wait counts towards
+// its time limit.
 func (s *Store) Commit(ctx context.Context, id string, c mirror.Commit) (uint64, error) {
 	msgs, err := s.messages(id, c)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 	}}), nil
 }
 
-// Gaps returns the last gaps of a mirror, in ascending order. At most gapsShown, the last ones;
-// never nil without an error. It reads all gaps of the mirror.
+// Gaps returns the last gaps of a mirror, at most gapsShown, in ascending order. The result is
+// never nil. It reads all gaps of the mirror.
 func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
 	gaps := []sluice.MirrorGap{}
 	err := s.scan(ctx, s.core.Names().MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
@@ -305,8 +305,8 @@ func (s *Store) scan(ctx context.Context, subject string, from uint64, each func
 }
 
 // Purge deletes the place of a mirror with a revision, and everything that was stored before it. It
-// keeps messages that were stored later. Nothing happens if there is nothing to delete. The
-// revision keeps the messages of a mirror that was created again with the same id meanwhile.
+// keeps messages that were stored later. It is no error if there is nothing to delete. Because of
+// the revision, the messages of a mirror that was created again with the same ID stay.
 func (s *Store) Purge(ctx context.Context, id string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, natsstore.ListTimeout)
 	defer cancel()

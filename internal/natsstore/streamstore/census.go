@@ -34,7 +34,7 @@ type Records struct {
 }
 
 // Counts returns the counts of all streams of this installation, by name. Code Unavailable. The
-// streams are counted one after another: two counts are not of the same moment.
+// counts may be of different moments.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 	all, err := natsstore.AskedFor(ctx, natsstore.ListTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
@@ -56,8 +56,8 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 }
 
 // Records returns the content of a bucket. It includes the keys of unreadable records as far as the
-// NATS server knows them. One scan without values, O(keys). The revision is the sequence of the
-// record's last message; deleted and expired keys have none.
+// NATS server knows them. It reads the headers of the last message of each key. The revision is the
+// sequence of that message; deleted and expired keys have none.
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
 	name, prefix := s.core.Names().BucketStream(bucket), s.core.Names().KeySubject(bucket, "")
@@ -100,8 +100,8 @@ func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key s
 
 // CompareCounts returns the damage of streams according to their counts before and now. A stream
 // that was created again does not count as damaged. Only a log counts as damaged if messages in its
-// middle are missing, because other streams replace messages. It does no I/O. Sorted by stream; at
-// most one damage per stream, the gravest. A stream without a count before is new.
+// middle are missing, because other streams replace messages. It makes no request. The result is
+// sorted by stream, with at most one damage for each. A stream that was not counted before is new.
 func (s *Store) CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, now := was[name], is[name]

@@ -80,8 +80,7 @@ func copyConfig(config jetstream.StreamConfig, mirror *jetstream.StreamSource) j
 	return config
 }
 
-// wholeCopy waits until the copy has all messages of the original. It waits without a limit of its
-// own; ctx bounds it.
+// wholeCopy waits until the copy has all messages of the original. Only ctx limits the wait.
 func wholeCopy(ctx context.Context, from, to jetstream.Stream) error {
 	for {
 		has, err := to.Info(ctx)

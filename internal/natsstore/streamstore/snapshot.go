@@ -83,8 +83,7 @@ func (s *Store) Replicas(ctx context.Context) ([]string, error) {
 }
 
 // SnapshotStream writes a stream with its consumers to data. The NATS server checks all messages
-// first. It blocks as long as data does. After an error data has a part of the snapshot, which is
-// useless.
+// first. It waits for each write to data. After an error, data has only a part of the snapshot.
 func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer) (Snapshot, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
@@ -110,8 +109,8 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 
 // RestoreStream creates a missing stream from a snapshot, with the number of replicas of this
 // store, and returns its state. A log gets another incarnation, because sequences that were
-// assigned after the snapshot will be assigned again. config is the Config of the Snapshot. It
-// fails if the stream exists. Compare the result with Snapshot.Holds.
+// assigned after the snapshot will be assigned again. config is the Config of the Snapshot.
+// RestoreStream fails if the stream exists. Check the result with Snapshot.Holds.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {

@@ -27,9 +27,9 @@ const (
 
 // Verify reads every message of a stream, so that the NATS server checks its checksum, and returns
 // those that exist and cannot be read. It calls progress from time to time with the number of
-// messages that were read, and the total number; progress may block. It reads the messages that
-// exist when it is called, one pass of headers, and a second one if a log has unreadable messages.
-// Nil if all can be read. A message that is deleted during the call is no damage.
+// messages that were read, and the total number; progress may block. Verify reads the messages that
+// exist when it is called, and a second time if a log has unreadable ones. It returns nil if all
+// can be read. A message that is deleted during the call is no damage.
 func (s *Store) Verify(ctx context.Context, name string, progress func(read, total uint64)) ([]sluice.Damage, error) {
 	stream, err := s.core.JetStream().Stream(ctx, name)
 	if err != nil {
@@ -148,9 +148,9 @@ func without(gap sequences, first uint64, deleted []uint64) (left []sequences) {
 // MoveOn advances a stream so that it assigns no sequence up to last again. It keeps the messages
 // of the stream. The messages that advance a ledger stay in it, because messages of a ledger cannot
 // be deleted; its readers skip them. Code Unprocessable for a distance that would take minutes, or
-// too much space of a ledger. Nothing happens if the stream is that far already. After an
-// interruption call it again: it continues where the stream ends. While it runs, a log briefly has
-// messages that no path has.
+// too much space of a ledger. It does nothing if the stream has reached last. After an
+// interruption, call it again: it continues where the stream ends. While it runs, a log briefly has
+// messages without a path.
 func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	subject, ok := s.moveSubject(name)
 	if !ok {
