@@ -64,8 +64,8 @@ func (w *newest) events(ctx context.Context, n int) ([]sluice.Event, error) {
 	return found, nil
 }
 
-// first returns the sequence after which the range begins. If nothing follows the position, the
-// range is empty.
+// first returns the sequence after which the range begins. If the first page after the position has
+// no event, the range is empty.
 func (w *newest) first(ctx context.Context) (uint64, error) {
 	if w.query.Since == "" || w.query.Since == "-1" {
 		return 0, nil

@@ -42,8 +42,8 @@ func (c *topicsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		}
 		view.Topics, view.Mirrored = append(view.Topics, page.Topics...), append(view.Mirrored, page.Mirrored...)
 		q.Cursor = page.Next
-		// One list may be full while the other continues; a page without elements of a list ends
-		// that list.
+		// One list may be full while the other continues. With --limit, a page without elements of
+		// a list counts as the end of that list.
 		more = q.Cursor != "" && (c.Limit == 0 || len(page.Topics) > 0 && len(view.Topics) < c.Limit || len(page.Mirrored) > 0 && len(view.Mirrored) < c.Limit)
 	}
 	if c.Limit > 0 {

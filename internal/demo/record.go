@@ -74,8 +74,7 @@ type record struct {
 	tally     tally
 }
 
-// newRecord returns the record of events that will be published, some perhaps twice. The memory
-// grows with the number of event IDs.
+// newRecord returns the record of events that will be published, some perhaps twice.
 func newRecord(events []sluice.Event) *record {
 	ids := map[string]bool{}
 	for _, ev := range events {

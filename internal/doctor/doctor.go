@@ -46,8 +46,8 @@ type finding struct {
 }
 
 // examination is one run: later checks build on the results of earlier ones. It is used by one
-// goroutine. A check whose condition an earlier one did not establish notes skip. A check needs
-// those before it:
+// goroutine. A check whose condition an earlier one did not establish notes skip. The order, in
+// which access comes before storage, and nats last:
 //
 //	config ─► data, disk, token, secrets ─► addresses ─► server ─┬─► storage, stored: also if not ready
 //	                                                             └─► access, grants, types, …

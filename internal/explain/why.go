@@ -93,7 +93,7 @@ type judge func(m *filter.Matcher, ev *sluice.Event) (bool, error)
 //	position:    not_kept, not_wanted, ended, waiting, backlog, in_flight
 //	otherwise:   superseded, not_recorded
 //
-// The filter is evaluated as it is now, so an event that passed under an earlier filter may be
+// The filter is evaluated as it is now, so an event that only an earlier filter excluded is
 // not_recorded.
 func Why(sub *sluice.Subscription, t *model.Trail, now time.Time) Delivery {
 	d, _ := why(sub, t, now, nil, (*filter.Matcher).Match) // which takes no time

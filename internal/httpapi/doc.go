@@ -10,7 +10,8 @@
 //	   └──── one place turns errors into responses, and logs one line ◄──────────────────────┘
 //
 // All routes are in routes.go and in Routes of the sub-packages, each with its demand. The comment
-// of a handler names the codes beyond those of every request: Unauthenticated, CapabilityRequired
-// or Forbidden by the demand, InvalidRequest for a parameter or body, TooLarge, QuotaExceeded for
-// guessed tokens, and Unavailable while permissions have not loaded or the store does not answer.
+// of a handler names the codes beyond those of every request: Unauthenticated; NotFound,
+// CapabilityRequired or Forbidden by the demand; InvalidRequest for a parameter or body; TooLarge;
+// QuotaExceeded for guessed tokens; Conflict and Unprocessable for an Idempotency-Key; and
+// Unavailable while permissions have not loaded, or if the store is full or does not answer.
 package httpapi

@@ -104,7 +104,7 @@ func (s *Server) getProblem(c echo.Context) error {
 
 // patchProblem acknowledges, ignores or reopens a problem, or changes its note. It answers PATCH
 // /v1/problems/{problem} for callers that manage the subscription. Codes NotFound; Conflict if it
-// is resolved.
+// is resolved and the change would acknowledge or reopen it.
 func (s *Server) patchProblem(c echo.Context) error {
 	f, err := s.managedProblem(c)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 
 // listState answers GET /v1/namespaces/{ns}/state for callers that may read some path: a page of
 // the latest event of each path, as of one sequence, which the cursor repeats. A path whose latest
-// event is hidden is left out. A principal evaluates one expression at a time; its other requests
-// with one wait. Codes NotFound; WindowExceeded; Unprocessable for an expression that costs too
-// much.
+// event is hidden is left out. A page may be shorter than the limit and not the last. A principal
+// evaluates one expression at a time; its other requests with one wait. Codes NotFound;
+// WindowExceeded; Unprocessable for an expression that costs too much.
 func (s *Server) listState(c echo.Context) error {
 	q, err := stateQuery(c)
 	if err != nil {

@@ -66,9 +66,9 @@ func (n *batchCounts) add(status string) {
 // createSubscriptions creates each subscription of a batch as createSubscription does,
 // independently of the others. It sends the results in the order of the items, each as soon as all
 // results before it are known, so it does not hold the response in memory. It answers POST
-// /v1/subscriptions/batch with 200, also if items fail. A repetition of the batch returns the
-// existing ones without their secrets, so a lost response loses secrets. Code QuotaExceeded if the
-// caller has a batch in progress.
+// /v1/subscriptions/batch with 200, also if items fail. A repetition without an Idempotency-Key
+// returns the existing ones without their secrets, so a lost response loses secrets. Code
+// QuotaExceeded if the caller has a batch in progress.
 func (s *Server) createSubscriptions(c echo.Context) error {
 	dry, err := isDryRun(c)
 	if err != nil {

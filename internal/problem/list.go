@@ -127,7 +127,8 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// Change changes the state of a problem, or its note. Codes InvalidRequest; NotFound; Conflict if it is resolved.
+// Change changes the state of a problem, or its note. Codes InvalidRequest; NotFound; Conflict if
+// it is resolved and the change would acknowledge or reopen it.
 func (b *Book) Change(ctx context.Context, id string, c sluice.ProblemChange, by string) error {
 	if err := c.Validate(); err != nil {
 		return err

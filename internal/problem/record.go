@@ -145,6 +145,9 @@ const (
 //	                └──► ignored                resolved ──► open: it occurs again
 //	                        │ 7 d                   │ 7 d
 //	                        └──────► removed ◄──────┘
+//
+// An operator can also reopen an ignored problem, and ignore a resolved one. The seven days of an
+// ignored problem count from its last failure.
 func (r *Record) due(s Standing, now time.Time) act {
 	switch r.State {
 	case sluice.ProblemResolved:

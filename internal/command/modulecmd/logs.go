@@ -82,8 +82,8 @@ type moduleLog struct {
 }
 
 // subscriptions returns the subscriptions of the module, or of one of its handlers. It prints why
-// the module does not run, if so. Those of a module without an approval do not exist, which show
-// ignores.
+// the module does not run, if so. The subscriptions of a module without an approval do not exist;
+// show ignores that.
 func (c *moduleLogsCmd) subscriptions(ctx context.Context, s *terminal.Session, api *client.Client) (ids []string, err error) {
 	m, err := api.Module(ctx, c.Name)
 	if err != nil {

@@ -319,7 +319,7 @@ func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 // seqBefore returns the sequence after which the events from a position on lie; 0 if there is no
 // position. A number is a sequence and is returned as it is. Other positions cost a request for the
-// first event behind them; an error if there is none.
+// first event behind them; a page without one is an error.
 func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64, error) {
 	if seq, err := strconv.ParseUint(when, 10, 64); err == nil || when == "" {
 		return seq, nil

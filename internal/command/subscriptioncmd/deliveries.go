@@ -114,7 +114,7 @@ func seqOf(d client.Delivery) string {
 }
 
 // deliveryTable prints the explanation of the state, and the attempts if any are stored. Attempts
-// are stored for a week.
+// are stored for the attempts.max_age of the server, by default a week.
 func deliveryTable(s *terminal.Session, d client.Delivery) error {
 	next := ""
 	if d.NextAttemptAt != nil {

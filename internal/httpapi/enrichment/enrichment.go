@@ -28,9 +28,9 @@ type Request struct {
 	MaxAttempts int             `json:"max_attempts"`
 }
 
-// putEnrichment answers PUT of an enrichment, always with 200. All settings are replaced; another
-// model embeds all entries again. If-Match fences it: RevisionMismatch. Codes NotFound for the
-// namespace; QuotaExceeded.
+// putEnrichment answers PUT of an enrichment, always with 200. All settings are replaced. With
+// another model, all entries are embedded again. If-Match fences it: RevisionMismatch. Codes
+// NotFound for the namespace; QuotaExceeded.
 func (s *Handler) putEnrichment(c echo.Context) error {
 	var req Request
 	if err := httpkit.Bind(c, &req); err != nil {

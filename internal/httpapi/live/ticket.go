@@ -46,7 +46,8 @@ type Ticket struct {
 
 // postTicket answers POST /v1/namespaces/{ns}/feed/tickets with 201 for callers that may read some
 // path. The ticket has the caller's rights in this namespace until it expires, or until the grant
-// ends; nothing is stored. Codes NotFound for the namespace; InvalidRequest for the ttl.
+// ends or is renewed. Nothing is stored. Codes NotFound for the namespace; InvalidRequest for the
+// ttl.
 func (s *Handler) postTicket(c echo.Context) error {
 	a, err := s.needs.Authority()
 	if err != nil {

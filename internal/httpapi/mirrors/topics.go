@@ -54,9 +54,9 @@ type topicList struct {
 }
 
 // listTopics returns a page of the paths of a namespace and, on request, of its mirrors (S3-113,
-// S3-114). The limit applies to each list, and the cursor continues both: that of the namespace as
-// of one sequence, that of the mirrors as they are then. Codes NotFound; WindowExceeded;
-// Unprocessable if a mirror has too many paths.
+// S3-114). The limit applies to each list. A page may have fewer elements and not be the last. The
+// cursor continues both lists: that of the namespace as of one sequence, that of the mirrors as
+// they are then. Codes NotFound; WindowExceeded; Unprocessable if a mirror has too many paths.
 func (s *Handler) listTopics(c echo.Context) error {
 	q, err := topicsOf(c)
 	if err != nil {
