@@ -66,8 +66,8 @@ func (a audience) opening() (request, begun, begins string) {
 }
 
 // runAudience opens the feeds, reports that, reads until all expected events have arrived, or its
-// standard input ends, and prints the result. A failure after the feeds are open is in the result,
-// which it prints in any case. It returns when ctx or its standard input has ended.
+// standard input ends, and prints the result. A failure after the feeds are open is part of the
+// result, which is then printed, too. It returns when ctx or its standard input has ended.
 func runAudience(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) error {
 	var a audience
 	if err := json.Unmarshal([]byte(spec), &a); err != nil {

@@ -22,8 +22,8 @@ import (
 // size is that of an event's data, in bytes, in all rows but speed, which has its own.
 const size = 260
 
-// bed is a running system, with its load and its monitoring. Close it after use; that ends the
-// process, too. It is safe for concurrent use.
+// bed is a running system, with its load and its monitoring. Close it after use; that also ends the
+// process. It is safe for concurrent use.
 type bed struct {
 	proc  *process
 	api   *client.Client // nil: of the bare loop

@@ -28,7 +28,7 @@ path { stroke: #e6edf3 }
 )
 
 // chart draws a column as an SVG: a bar for each row's median, with its spread. Rows without a
-// value are left out. The plot's column must exist.
+// value above 0 are left out. The column of the plot must exist.
 func (r result) chart() string {
 	column := slices.IndexFunc(r.Columns, func(c figure) bool { return c.Name == r.Plot })
 	isBase, most := map[string]bool{}, 0.0

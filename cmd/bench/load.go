@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// load publishes to a system and waits for the arrivals at the receiver. It is for one goroutine;
-// its phases come one after the other.
+// load publishes to a system and waits for the arrivals at the receiver. It is not safe for
+// concurrent use.
 type load struct {
 	plan
 
@@ -28,7 +28,7 @@ type load struct {
 	phase    int
 }
 
-// Each publisher has a connection of its own. Close it after use.
+// connect returns a load with a connection for each publisher. Close it after use.
 func (p plan) connect(ctx context.Context, url string, hook *receiver) (*load, error) {
 	l := &load{plan: p, hook: hook}
 	for i := range p.paths {
@@ -105,8 +105,8 @@ func (l *load) pace(ctx context.Context, n int, interval time.Duration) (*arriva
 	return got, l.settled(ctx, got)
 }
 
-// begin begins a phase of n events. Its number is new, so that late repetitions of earlier ones do
-// not count.
+// begin begins a phase of n events. Its number is new, so that late repetitions of events of
+// earlier phases do not count as arrivals.
 func (l *load) begin(n int) *arrivals {
 	l.phase++
 	return l.hook.expect(l.phase, n)

@@ -29,8 +29,8 @@ const loopEnv = "SLUICE_BENCH_LOOP"
 // loop is a minimal implementation: a NATS server in the process, a durable consumer, workers that
 // POST the data and acknowledge. It signs nothing, keeps no order and no log, and a failed message
 // is redelivered when its ack wait is over, or earlier by a timer. It is ready when it has written
-// its addresses into Data, and runs until SIGTERM or SIGINT. The field Fan is for URLs of one
-// receiver: the message is acknowledged when all have answered 200.
+// its addresses into Data, and runs until SIGTERM or SIGINT. With Fan, a message is acknowledged
+// when all its POSTs were answered 200.
 type loop struct {
 	Data   string `json:"data"`
 	Sync   string `json:"sync"`
@@ -88,7 +88,7 @@ func runLoop(ctx context.Context, spec string) (err error) {
 	return nil
 }
 
-// provision creates the stream and the consumer. It succeeds, too, if they are there, with the same
+// provision creates the stream and the consumer. It also succeeds if they exist with the same
 // configuration.
 func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer, error) {
 	js, err := jetstream.New(nc)
@@ -107,7 +107,8 @@ func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer,
 	})
 }
 
-// Workers end when messages is closed; then those that wait for a timer end with ctx.
+// work starts the workers. They end when messages is closed; those that wait for a timer end with
+// ctx.
 func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan job) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Window}, Timeout: 15 * time.Second}
 	again := make(chan struct{}, l.Window) // as many concurrent ones as workers
@@ -158,7 +159,7 @@ func (l loop) handle(ctx context.Context, client *http.Client, m job) bool {
 	return true
 }
 
-// Any other answer than 200 is an error.
+// post sends data. Any answer but 200 is an error.
 func post(ctx context.Context, client *http.Client, url string, data []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(data))
 	if err != nil {

@@ -47,8 +47,7 @@ func main() {
 }
 
 // run runs the measurements in the arguments; in a child process it is the bare loop, readers of
-// feeds, or a NATS server. A child process does nothing but that part. An error ends the bench, and
-// the results of the rows before it remain.
+// feeds, or a NATS server. An error ends the bench; the results of the rows before it remain.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if spec := os.Getenv(loopEnv); spec != "" {
 		return runLoop(ctx, spec)

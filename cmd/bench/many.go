@@ -106,8 +106,8 @@ func (p manyPlan) round(ctx context.Context, e env, count int) (row manyRow, err
 }
 
 // subscribeMany makes so many subscriptions, each with a pattern and a URL that have its number for
-// a %d, and returns how many it made a second. It goes on after a refusal, but ends after many.
-// After a hundred refusals it stops, and its error joins all of them.
+// a %d, and returns how many it made a second. It goes on after a refusal, but stops after a
+// hundred. The error joins all refusals.
 func subscribeMany(ctx context.Context, api *client.Client, hook string, count int, pattern string) (rate float64, refused int, err error) {
 	const many = 100
 	began := time.Now()
@@ -199,8 +199,8 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 	return nil
 }
 
-// arrived waits for the arrival of all events, or for long enough. Missing events are no error; the
-// time of the last is then that of the end of the wait.
+// arrived waits for the arrival of all events, or for long enough. Missing events are no error;
+// last is then the end of the wait.
 func arrived(ctx context.Context, got *arrivals) {
 	select {
 	case <-got.all:

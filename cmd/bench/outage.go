@@ -134,8 +134,8 @@ func (p outagePlan) round(ctx context.Context, e env, w weather) (r outageRow, e
 	return p.load(ctx, b, hook, &storm{w, &down})
 }
 
-// storm takes an endpoint down and up again. begin and end are called once each. Down is read by
-// the endpoint.
+// storm takes an endpoint down and up again. begin and end are called once each. The endpoint reads
+// down.
 type storm struct {
 	weather weather
 	down    *atomic.Bool

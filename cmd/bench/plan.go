@@ -117,9 +117,9 @@ func sampleColumns() []column[sample] {
 	}
 }
 
-// round measures a system once, from its start to its end. It takes at most limit. The process has
-// ended and all connections are closed when it returns. An error of the process's end counts only
-// if there was none before.
+// round measures a system once, from its start to its end. The measurement takes at most limit.
+// When round returns, the process has ended and all connections are closed. It returns an error of
+// the end of the process only if there was none before.
 func (p plan) round(ctx context.Context, e env, s system) (got sample, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()

@@ -24,7 +24,7 @@ const (
 )
 
 // process is a running system. It ends with its ctx, by SIGTERM, and after stopLimit by SIGKILL.
-// stop must be called nevertheless.
+// Call stop in any case.
 type process struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -95,8 +95,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environ returns the environment without settings for Sluice. Settings for Sluice in the
-// environment of the bench would change the measured system.
+// environ returns the environment without settings for Sluice.
 func environ() []string {
 	var kept []string
 	for _, v := range os.Environ() {

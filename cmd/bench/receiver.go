@@ -14,7 +14,8 @@ import (
 )
 
 // receiver is the endpoint of both systems. It answers 200 and notes the time of each event. It is
-// safe for concurrent use, except for expect, which no arrival of the new phase must precede.
+// safe for concurrent use, except for expect: call that before the first event of the phase is
+// published.
 type receiver struct {
 	url    string
 	server *http.Server
@@ -24,7 +25,7 @@ type receiver struct {
 	repeated atomic.Int64
 }
 
-// arrivals is the arrivals of one phase. Read last and took only after all is closed, or no more
+// arrivals is the arrivals of one phase. Read last only after all is closed, or when no more events
 // arrive.
 type arrivals struct {
 	phase string

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// report is the results of one run of a kind of rows, as it is stored. In a file it is one line of
-// JSON; files can be joined to one of many lines.
+// report is the results of one run of a kind of rows, as it is stored. A file has it as one line of
+// JSON; files can be concatenated.
 type report struct {
 	Row     string    `json:"row"` // name of the kind
 	Machine machine   `json:"machine"`
@@ -82,8 +82,8 @@ func (r report) save(dir string) error {
 }
 
 // loadReports reads reports from files, each of which has one or several. They are of one machine,
-// and the order is that of the rows of a run. An error if there are none, or if they are of
-// different machines.
+// and the order is that of the rows of a run. It returns an error if there are none, or if they are
+// of different machines.
 func loadReports(files []string) (all []report, err error) {
 	for _, name := range files {
 		file, err := os.Open(name) //nolint:gosec // an argument
@@ -207,7 +207,7 @@ func (r result) markdown(w *strings.Builder, row, note string) {
 }
 
 // writePage writes the files of the page into a directory. It replaces the directory of plots.
-// After an error, files of both pages may be there.
+// After an error, the directory may have files of both pages.
 func writePage(dir string, files []string) error {
 	all, err := loadReports(files)
 	if err != nil {

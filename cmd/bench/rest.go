@@ -37,8 +37,8 @@ type restRow struct {
 	again        int
 }
 
-// sender publishes n events from first on in one request. It returns when the request is answered,
-// and is called by many goroutines.
+// sender publishes n events from first on in one request. It returns when the request is answered.
+// It must be safe for concurrent use.
 type sender func(ctx context.Context, phase, first, n int) error
 
 func (p restPlan) table() table[restRow] {
@@ -134,8 +134,8 @@ type flooding struct {
 	send           sender
 }
 
-// flood publishes n events and waits for their arrival. An error if one is refused, or if not all
-// arrive before ctx ends.
+// flood publishes n events and waits for their arrival. It returns an error if a request fails, or
+// if not all events arrive before ctx ends.
 func (f flooding) flood(ctx context.Context, phase, n int) (*published, error) {
 	got := &published{arrivals: f.hook.expect(phase, n), acks: make([]time.Duration, (n+f.batch-1)/f.batch)}
 	var next atomic.Int64

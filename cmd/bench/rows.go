@@ -29,8 +29,8 @@ type env struct {
 	progress func(format string, args ...any)
 }
 
-// plans is the extent of all kinds of measurements. A change of them can make the results
-// incomparable with the stored ones (see merged).
+// plans is the extent of all kinds of measurements. Results with other plans may not be comparable
+// with the stored ones (see merged).
 type plans struct {
 	speed    plan
 	slow     slowPlan

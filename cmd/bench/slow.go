@@ -92,8 +92,8 @@ func (p slowPlan) round(ctx context.Context, e env, n neighbour) (r slowRow, err
 	return p.load(ctx, b, n, [2]*witness{healthy, other})
 }
 
-// load publishes to both endpoints, or to the first one only, and counts. The neighbour's events
-// need not have arrived when it ends.
+// load publishes to both endpoints, or to the first one only, and counts. It does not wait for the
+// neighbour's events.
 func (p slowPlan) load(ctx context.Context, b *bed, n neighbour, hooks [2]*witness) (slowRow, error) {
 	const warm, measured = 0, 1
 	if err := b.pace(ctx, flow{"healthy", "p", warm, p.paths}, p.perSecond, p.perSecond); err != nil {

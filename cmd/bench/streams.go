@@ -186,8 +186,7 @@ type pace struct {
 
 // oneByOne sends one after another, each when the previous one has arrived and the waiter has had
 // time to wait again, and measures the delay of each. The waiter calls each with every arrival,
-// until that returns false. An arrival before its send is an error: it would be that of something
-// else.
+// until that returns false. An arrival before its send is an error.
 func (p pace) oneByOne(
 	ctx context.Context, send func(ctx context.Context, number int) error, wait func(ctx context.Context, each func(error) bool),
 ) (streamRow, error) {

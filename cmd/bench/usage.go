@@ -18,7 +18,7 @@ type usage struct {
 	rss, peak int64 // bytes
 }
 
-// It includes no child processes, and is zero once the process has ended.
+// usage returns the resource use of the process, without child processes; zero once it has ended.
 func (p *process) usage() usage {
 	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
 	stat, err := os.ReadFile(dir + "stat") //nolint:gosec // of a process that was started

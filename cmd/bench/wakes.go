@@ -15,8 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// bell is an endpoint that is woken, and is done with it at once. It has room for more notices than
-// any row has, so that answers do not wait for the counter.
+// bell is an endpoint that is woken, and is done with it at once.
 type bell struct {
 	url    string
 	rung   chan ring

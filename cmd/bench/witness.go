@@ -133,8 +133,8 @@ func (w *witness) count(group int) int {
 	return w.taken[group]
 }
 
-// of returns the requests of a group, in order of arrival. It includes the requests with other
-// answers than 200.
+// of returns the requests of a group, in order of arrival. It includes requests that were not
+// answered 200.
 func (w *witness) of(group int) []arrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 )
 
 // expression is a compiled CEL expression. It is safe for concurrent use, and can be shared by many
-// matchers. text is empty only in a template.
+// matchers.
 type expression struct {
 	text    string
 	program cel.Program

@@ -62,9 +62,9 @@ func (c *compiled) put(x *expression) {
 
 // Compile is CompileWith in the payer's turn and at its cost, unless the expression is in the
 // cache. A payer's compilations go before its evaluations, because even events on which its filter
-// is cheap wait for them. If ctx is done first, it returns the cause. Code InvalidRequest, as
-// Compile. The matcher is not cached, only its expression, which all filters of the same text
-// share.
+// is cheap wait for them. If ctx is done first, it returns the cause. Code InvalidRequest, like the
+// function Compile. The matcher is not cached, only its expression, which all filters of the same
+// text share.
 func (p *Pool) Compile(ctx context.Context, payer Payer, f sluice.Filter, labels Labels) (*Matcher, error) {
 	if p.Compiled(f) {
 		return p.CompileNow(f, labels)

@@ -38,8 +38,8 @@ func scalar(raw json.RawMessage) (string, bool) {
 
 // decode returns the data's JSON value, with integers as int64 or uint64, so that they keep their
 // digits and support arithmetic. It returns false for data that is no JSON, and for text after the
-// value. A fraction, or a number beyond 64 bits, is a float64, or a string of its digits beyond
-// that, too.
+// value. A fraction, or an integer beyond 64 bits, is a float64; a number that is too large for
+// that is the string of its digits.
 func decode(e *sluice.Event) (any, bool) {
 	if !e.IsJSON() {
 		return nil, false

@@ -79,8 +79,8 @@ type ask struct {
 	do       func() (cost int, tell func()) // tell hands the result to the caller
 }
 
-// NewPool returns a pool that uses half of the processors, at least one. Namespaces and principals
-// without a rate have no account.
+// NewPool returns a pool that uses half of the processors, at least one. A rate of 0 means that
+// there is no account.
 func NewPool(rates Rates) *Pool {
 	return &Pool{
 		seen: newSeen(), compiled: newCompiled(), idle: max(1, runtime.GOMAXPROCS(0)/2),

@@ -106,8 +106,8 @@ func (a *Authority) signer(ctx context.Context) (Key, error) {
 const lookEvery = time.Second
 
 // public returns the public key with an id. It looks up unknown ids, because another replica may
-// have created the key. A lookup at most every lookEvery: between two, an unknown id is not found
-// without a lookup. At most one runs at a time, and others wait for it.
+// have created the key. It makes at most one lookup in lookEvery; in between, an unknown id is not
+// found. Concurrent callers wait for the lookup.
 func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
 	if k, ok := a.known(id); ok {
 		return k, true
@@ -150,8 +150,8 @@ type edit struct {
 
 // store makes an edit, and returns the stored record and its revision. It repeats apply after a
 // concurrent change. Every try writes an intent first, or keeps that of the previous try if nothing
-// has changed, so that each stored change has an entry in the ledger. An unchanged record is
-// neither stored nor waited for.
+// has changed, so that each stored change has an entry in the ledger, unless the edit protects. An
+// unchanged record is neither stored nor waited for.
 func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, error) {
 	var intent *ledger.Intent
 	for {

@@ -183,10 +183,10 @@ func showGrant(r authz.Record) any {
 // Renew issues a new token for a grant and invalidates the previous one. If until is not zero, it
 // also sets a new end. Only root and the holders of the grant's ancestors may renew it, because the
 // token makes its bearer the principal, with the clearance of that. Codes NotFound; Forbidden for
-// other callers that may revoke it; Conflict if it was revoked; CapabilityRequired.
-// CapabilityRequired if the new end is after that of the parent. The other fields of the grant
-// remain. When it returns, no replica accepts the previous token. It is not idempotent: each call
-// invalidates the token of the one before.
+// other callers that may revoke it; Conflict if it was revoked; CapabilityRequired, also if the new
+// end is after that of the parent. The other fields of the grant remain. When it returns, no
+// replica accepts the previous token. It is not idempotent: each call invalidates the token of the
+// one before.
 func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, until time.Time) (Minted, error) {
 	g, err := a.ruled(by, id)
 	if err != nil {
@@ -219,8 +219,8 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 // accepts their tokens or sends anything under them (S0-57, S0-58). Root, the grant's issuer and
 // holder, and admins of its namespace and paths may revoke it. Code NotFound. It is idempotent: the
 // first revocation's time and principal remain, and a repeated call waits for all replicas again.
-// It needs no ledger (see edit). Code Unavailable means that the grant is revoked, but not
-// confirmed by all replicas: it then returns the grant, too.
+// It needs no ledger (see edit). If it returns a grant with code Unavailable, the grant is revoked,
+// but not all replicas have confirmed that.
 func (a *Authority) Revoke(ctx context.Context, by sluice.Caller, id string) (sluice.Grant, error) {
 	g, err := a.ruled(by, id)
 	if err != nil && by.Grant != id {

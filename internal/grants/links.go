@@ -307,8 +307,9 @@ type Session struct {
 // Open opens the session of a link, once. Code Unauthenticated, with the reason in the details, if
 // the code is unknown, was used or has expired, or if the link's grant has ended. The link is used
 // up before the session is stored: if storing that fails, the person needs a new link. The session
-// is a grant of its own, derived from the link's, and ends with it. Other codes mean that the store
-// does not respond; the link then usually remains open.
+// is a grant of its own, derived from the link's, and ends with it. Other codes: those with which
+// the session can no longer be derived from the grant, as in Link, and Unavailable; the link then
+// usually remains open.
 func (a *Authority) Open(ctx context.Context, code string) (Session, error) {
 	key := keyOf(code)
 	if key == "" || a.needs.Links == nil {

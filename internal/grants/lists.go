@@ -16,10 +16,10 @@ const maxEntries = 100 // of a principal in a namespace
 
 // PutACL sets a principal's access to a namespace. The first entry puts the namespace's access list
 // in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin. It replaces
-// all entries of the principal; empty patterns become /**. An equal list is no change, and is not
-// waited for. The access list and its head are separate records, written one after the other: after
-// a failure in between, repeat the call. The order (demote, entry, promote) keeps the head from
-// naming a principal that is no admin.
+// all entries of the principal; empty patterns become /**. An equal list is no change: PutACL then
+// returns at once, even if not all replicas have confirmed it. The access list and its head are
+// separate records, written one after the other: after a failure in between, repeat the call. The
+// order (demote, entry, promote) keeps the head from naming a principal that is no admin.
 func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL) (sluice.ACL, error) {
 	if err := checkACL(&acl); err != nil {
 		return acl, err

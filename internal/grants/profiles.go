@@ -100,11 +100,11 @@ func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace st
 // Label returns a namespace's label. The zero label, which is PUBLIC, if none was set.
 func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
 
-// Erase marks events on a path up to a sequence as erased. When it returns, no replica sends any of
-// them. The sequence of a tombstone never decreases. It returns the tombstone in force, which is an
-// earlier one if that goes as far. It needs no ledger (see edit). The events themselves remain in
-// the log. If the tombstone is there already, it returns at once, even while replicas have not
-// confirmed it.
+// Erase marks events on a path up to a sequence as erased. When it returns after a change, no
+// replica sends any of them. The sequence of a tombstone never decreases. It returns the tombstone
+// in force, which is an earlier one if that goes as far. It needs no ledger (see edit). The events
+// themselves remain in the log. If the tombstone exists already, it returns at once, even if not
+// all replicas have confirmed it.
 func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{

@@ -25,8 +25,8 @@ type Replica struct {
 }
 
 // Run applies the records to the index and announces the applied revision, until ctx is done. It
-// returns the error of FollowTo, after the other two parts have ended; they end only with ctx, so
-// an error before that waits for it.
+// returns the error of FollowTo, but not before ctx is done, because the other two parts run until
+// then.
 func (r Replica) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()

@@ -17,9 +17,9 @@ const (
 
 // Ticket returns a ticket that opens feeds of a namespace as the caller, and its expiry: ttl from
 // now, rounded up to a whole second, but no later than the expiry of the caller's grant. Nothing is
-// stored. Codes InvalidRequest; Unauthenticated; Unavailable. On a server without keys of tickets,
-// see authz.SignTicket. A ticket can be used many times until its expiry, on every replica, and
-// ends earlier if its grant is renewed or revoked.
+// stored. Codes InvalidRequest; Unauthenticated; Unavailable if the server has no keys of tickets.
+// A ticket can be used many times until its expiry, on every replica, and ends earlier if its grant
+// is renewed or revoked.
 func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration) (text string, until time.Time, err error) {
 	if ttl < MinTicket || ttl > MaxTicket {
 		return "", until, sluice.Errorf(sluice.InvalidRequest, "ttl %s: use %s to %s", ttl, MinTicket, MaxTicket).With("field", "ttl")
@@ -36,7 +36,7 @@ func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration
 
 // Redeem returns the caller that opens a feed of a namespace with a ticket. Code Unauthenticated,
 // with the reason in the details, for an invalid ticket. It checks the signature, the expiry, the
-// namespace, whether the ticket is of the grant's last token, and revocation, in this order. Codes
+// namespace, whether the ticket is of the grant's last token, and revocation, in this order. Code
 // Unavailable, as for Authenticate.
 func (a *Authority) Redeem(ctx context.Context, text, namespace string) (sluice.Caller, error) {
 	t, err := authz.VerifyTicket(text, a.ticketKeys(), a.needs.Now())
@@ -49,7 +49,7 @@ func (a *Authority) Redeem(ctx context.Context, text, namespace string) (sluice.
 	return a.holder(ctx, t.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Holder(&t, now) })
 }
 
-// Nil if there are no tickets.
+// ticketKeys returns the keys of tickets; nil if there are none.
 func (a *Authority) ticketKeys() [][]byte {
 	if a.needs.Tickets == nil {
 		return nil

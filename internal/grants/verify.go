@@ -117,7 +117,7 @@ type Question struct {
 
 // Verify checks a token and, with an object, whether its holder may do the action. DeniedBy is
 // empty if the access list or the label hides the namespace from the caller, too. An invalid token
-// is no error, but a result with Valid false. Codes Unavailable, as for Authenticate.
+// is no error, but a result with Valid false. Code Unavailable, as for Authenticate.
 func (a *Authority) Verify(ctx context.Context, token string, q Question) (Verification, error) {
 	c, err := a.claims(ctx, token)
 	var who sluice.Caller

@@ -52,8 +52,8 @@ type Options struct {
 }
 
 // Announcer publishes system events. It is safe for concurrent use. Methods without a context
-// return at once, and can be called before Run and after it; then their announcements only wait in
-// the queue. Those with a context publish before they return.
+// return at once. They can be called before and after Run; their announcements then wait in the
+// queue. Those with a context, except Run, publish before they return, or log that they failed.
 type Announcer struct {
 	publisher Publisher
 	opts      Options
@@ -146,7 +146,8 @@ func held(d *sluice.DeadLetter) announcement {
 // aboutSystem reports whether a pattern matches only the server's own paths.
 func aboutSystem(p sluice.Pattern) bool { return strings.HasPrefix(string(p), "/_sys") }
 
-// It never blocks.
+// enqueue puts an announcement into the queue. It never blocks: if the queue is full, it keeps the
+// announcement if it is stored, and drops it otherwise.
 func (a *Announcer) enqueue(n announcement) {
 	select {
 	case a.queue <- n:
@@ -179,7 +180,7 @@ func (a *Announcer) logDropped(ctx context.Context) {
 // Run publishes the engine's announcements, the dead letters, and failed announcements of changes,
 // until ctx is done. Then it publishes the rest of the queue, within a time limit. It returns nil,
 // a little after ctx is done: at most flushLimit for the queue, and as long as the announcements in
-// progress take. It must be called once.
+// progress take. Call it at most once.
 func (a *Announcer) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	if a.opts.Letters != nil {
@@ -193,7 +194,8 @@ func (a *Announcer) Run(ctx context.Context) error {
 	return nil
 }
 
-// It is the only reader of the queue, so queued announcements are published one by one, in order.
+// runQueue is the only reader of the queue, so queued announcements are published one by one, in
+// order.
 func (a *Announcer) runQueue(ctx context.Context) {
 	tick := time.NewTicker(a.opts.Every)
 	defer tick.Stop()
@@ -236,8 +238,7 @@ func (a *Announcer) publishQueued(ctx context.Context, n announcement) {
 }
 
 // publish publishes an announcement. If that fails, the announcement is retried if its state is
-// stored, and lost otherwise. It does not return the error, which it logs unless it keeps the
-// announcement.
+// stored, and lost otherwise. It logs the error unless it keeps the announcement.
 func (a *Announcer) publish(ctx context.Context, n announcement) {
 	ev, err := n.event()
 	if err == nil {
@@ -249,7 +250,8 @@ func (a *Announcer) publish(ctx context.Context, n announcement) {
 	a.lose(ctx, n, err)
 }
 
-// During a shutdown, the number of lost ones is logged together (see shutdown.Left).
+// lose counts and logs a lost announcement. During a shutdown, only the number of all of them is
+// logged (see shutdown.Left).
 func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
 	a.opts.Dropped(n.kind)
 	if shutdown.Left(ctx, "announcements", 1) {
@@ -259,7 +261,7 @@ func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
 		slog.String("type", n.kind), slog.String("namespace", n.namespace), slog.String("path", string(n.path)), slog.Any("error", err))
 }
 
-// The data is encoded here, so n.data must not change after it was queued.
+// event encodes the data, so n.data must not change while n is queued.
 func (n announcement) event() (sluice.Event, error) {
 	data, err := json.Marshal(n.data)
 	if err != nil {

@@ -15,8 +15,8 @@ type breakerData struct {
 	At      time.Time      `json:"at"`
 }
 
-// Turned announces that the breaker of a subscription opened or closed. It returns at once. It is
-// lost if it cannot be published: the state of a breaker is not stored.
+// Turned announces that the breaker of a subscription opened or closed. It returns at once. A
+// failed announcement is lost.
 func (a *Announcer) Turned(sub *sluice.Subscription, to sluice.Breaker, at time.Time) {
 	if aboutSystem(sub.Pattern) {
 		return // the failing endpoint itself would receive the event

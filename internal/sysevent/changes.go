@@ -150,8 +150,8 @@ func (a *Announcer) sweep(ctx context.Context) bool {
 	return true
 }
 
-// retry publishes the noted announcements, and reports whether none is left. Their order is that of
-// a map; only those of one subscription are in order.
+// retry publishes the noted announcements, and reports whether none is left. Those of one
+// subscription are in order; the subscriptions are in no particular order.
 func (a *Announcer) retry(ctx context.Context) bool {
 	a.mu.Lock()
 	ids := make([]string, 0, len(a.later))
@@ -193,8 +193,8 @@ func (a *Announcer) retryOne(ctx context.Context, id string) error {
 	return err
 }
 
-// unknown returns those of the events that are not published yet. It asks once for each path. All
-// are published if there is no Known, and none if the namespace is gone.
+// unknown returns those of the events that are not published yet. It calls Known once for each
+// path. It returns all events if there is no Known, and none if the namespace is gone.
 func (a *Announcer) unknown(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Event, error) {
 	if a.opts.Known == nil {
 		return events, nil

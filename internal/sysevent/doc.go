@@ -11,12 +11,13 @@
 //
 //	            ┌─ room ──► queue ──► published ◄───────────────┐
 //	announce ───┤                 └─ failed ─┐                  │ each Options.Every,
-//	            └─ full ──────────────────── ┤                  │ those unknown to the log
-//	                                         ├─ stored ──► kept ┘ ── failed for good ──► lost
+//	            └─ full ─────────────────────┤                  │ those unknown to the log
+//	                                         ├─ stored ──► kept ┴─ failed for good ──► lost
 //	                                         └─ other ──► lost, counted by Dropped
 //
-// An announcement is "stored" if its state can be read again from the store. Its id then depends
-// only on that state, so that several processes that announce it publish it once:
+// An announcement is "stored" if its state can be read again from the store; there is room for a
+// bounded number of kept ones. The ids of these events, stored or not, depend only on what they
+// report, so that several processes that announce the same publish it once:
 //
 //	held-<subscription>-<seq>-<ns>          delivery.held
 //	dead-<subscription>-<seq>-<reason>[-<replay>]

@@ -16,8 +16,8 @@ type failingData struct {
 }
 
 // Failing announces that every attempt has failed for percent of the time after which the
-// subscription is disabled. It returns at once. Its time is the one at which the percentage was
-// reached, not that of the call.
+// subscription is disabled. It returns at once. The event's time is that at which the percentage
+// was reached, not that of the call.
 func (a *Announcer) Failing(sub *sluice.Subscription, percent int, since time.Time) {
 	if aboutSystem(sub.Pattern) {
 		return

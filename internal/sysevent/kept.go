@@ -18,7 +18,8 @@ const (
 )
 
 // keep schedules a retry of a stored announcement, which publishes it only if it is not published
-// yet. It reports whether there was room. There is room for keptTimes as many as in the queue.
+// yet. It reports whether there was room. There is room for keptTimes as many announcements as in
+// the queue.
 func (a *Announcer) keep(n announcement) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,9 +42,9 @@ func (a *Announcer) again(n announcement) {
 	}
 }
 
-// tellKept publishes kept announcements, in order within each namespace. It keeps failed ones. Only
-// runQueue calls it. Announcements that are kept during the call wait for the next one, and those
-// of other namespaces do not wait for a failed one.
+// tellKept publishes kept announcements, in order within each namespace. It keeps failed ones,
+// which then come after the others. Only runQueue calls it. Announcements that are kept during the
+// call wait for the next one. Other batches do not wait for a failed one.
 func (a *Announcer) tellKept(ctx context.Context) {
 	a.mu.Lock()
 	kept := a.kept
@@ -82,7 +83,8 @@ func (a *Announcer) tellBatch(ctx context.Context, namespace string, batch []ann
 	return a.publishUnknown(ctx, namespace, events)
 }
 
-// They go to the end of the list.
+// keepFurther puts the announcements of a failed batch that may succeed later at the end of the
+// list. The others are lost.
 func (a *Announcer) keepFurther(ctx context.Context, batch []announcement, err error) {
 	for _, n := range batch {
 		if !passing(err) || !a.keep(n) {

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Letters hands out stored dead letters. Each batch goes to one process; one that is not confirmed
-// in time goes to another.
+// Letters hands out stored dead letters. Each batch goes to one process. A batch that is not
+// confirmed in time is handed out again, to any process.
 type Letters interface {
 	// Follow calls tell for stored letters, and calls it again for letters for which it returned an
 	// error, until ctx ends. Again means that some letters may have been announced before.
@@ -29,7 +29,7 @@ type Letters interface {
 
 // runLetters announces dead letters until ctx is done. None is lost: each is handed out again until
 // it is announced. If Follow fails before ctx ends, it is not started again: the error is logged,
-// and the letters wait for another process.
+// and the letters wait for another process, or for the next start.
 func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []model.BuriedLetter, again bool) error {
 		ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lettersLimit)
@@ -50,8 +50,8 @@ func old(letters []model.BuriedLetter) bool {
 	return slices.ContainsFunc(letters, func(l model.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
 }
 
-// After an error of one namespace the others are published nevertheless; all letters then come
-// again.
+// tellLetters publishes the announcements of letters. After an error of one namespace, those of the
+// others are published nevertheless; all letters are then handed out again.
 func (a *Announcer) tellLetters(ctx context.Context, letters []model.BuriedLetter, publish publishing) error {
 	var failed []error
 	told := map[string][]sluice.Event{} // by namespace
@@ -125,8 +125,8 @@ func (a *Announcer) publishAll(ctx context.Context, namespace string, events []s
 }
 
 // publishRenamed publishes events one by one, those with a taken id under a new one. After an
-// error, those before it are published, and the caller's next try finds them by their ids, except
-// the renamed ones.
+// error, the events before it are published; the caller's next try publishes only the renamed ones
+// of them again.
 func (a *Announcer) publishRenamed(ctx context.Context, namespace string, events []sluice.Event) error {
 	for _, ev := range events {
 		_, err := a.publisher.Publish(ctx, namespace, []sluice.Event{ev})

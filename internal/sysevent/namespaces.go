@@ -37,8 +37,8 @@ type namespaceData struct {
 // Namespace announces a change of a namespace, with the changed fields. It does so in the default
 // namespace, because the changed namespace's own log is created and deleted with it. It takes at
 // most two seconds. After a failure, which is logged, a later sweep announces within two minutes
-// that the namespace has changed. The sweep's event has neither old nor new fields, and one event
-// can stand for several changes.
+// that the namespace has changed. The event of a sweep has no old and new fields unless the
+// announcement is stored with the namespace, and can stand for several changes.
 func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()

@@ -16,7 +16,8 @@ const orphansLimit = 30 * time.Second
 
 // Orphaned announces that subscriptions of a namespace name a type that its catalogue no longer has
 // (S2-47). It takes at most two seconds; a failure is logged. Servers that start at the same time
-// announce the same observation once. FirstObservedAt is required. It is not retried.
+// announce the same observation once. FirstObservedAt is required. A failed announcement is not
+// retried.
 func (a *Announcer) Orphaned(ctx context.Context, of sluice.OrphanedType) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()
@@ -53,7 +54,8 @@ func (o Orphans) Run(ctx context.Context) error {
 	return nil
 }
 
-// A type is announced again only if the number of its subscriptions has changed.
+// announce announces the orphaned types. A type is announced again only if the number of its
+// subscriptions has changed.
 func (o Orphans) announce(ctx context.Context) error {
 	subs, err := o.Subscriptions.List(ctx)
 	if err != nil {

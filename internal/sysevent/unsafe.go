@@ -26,7 +26,8 @@ type unsafeData struct {
 }
 
 // Unsafe announces a marked producer, if its mark is stored as one to announce. It returns at once.
-// It announces a mark once in a process, and after a crash another process does within a minute.
+// It announces a mark once in a process. After a crash, a sweep of another process announces
+// it.
 func (a *Announcer) Unsafe(is sluice.Unsafe) {
 	if is.Told == nil || !is.Told.At.Equal(is.LastAt) {
 		return

@@ -23,8 +23,7 @@ type Clean string
 func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // Harmless returns text as one line without control characters. White space becomes a space; other
-// control characters and invalid UTF-8 become question marks. It is idempotent, and keeps the
-// number of characters.
+// control characters and invalid UTF-8 become question marks. It keeps the number of characters.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -4,8 +4,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// Collect reads the pages of a list until it has limit elements; 0 reads all. The requested pages
-// have at most 1000 elements. After an error, it returns none of them. Never nil without an error.
+// Collect reads the pages of a list until it has limit elements; 0 reads all. It requests at most
+// 1000 elements at once. After an error, it returns none. Without an error, the result is not nil.
 func Collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
 	const part = 1000
 	if limit < 0 {

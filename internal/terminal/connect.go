@@ -18,7 +18,7 @@ import (
 )
 
 // Client returns a client of the server that the flags, the environment or the data directory name.
-// A usage error if the address is invalid. It sends no request.
+// It returns a usage error if the address is invalid. It sends no request.
 func (s *Session) Client() (*client.Client, error) {
 	base, err := s.Address()
 	if err != nil {

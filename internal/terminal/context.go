@@ -42,9 +42,9 @@ func (c Context) BearerToken() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Contexts is the directory of the user's contexts, readable by the user only. Each is a file of
-// its name with the suffix .json, beside the file current. Two commands that write at the same time
-// both succeed, and the last one wins.
+// Contexts is the directory of the user's contexts, readable by the user only. Each is the file
+// <name>.json; the file current names the one in use. If two commands write at the same time, both
+// succeed, and the last one wins.
 type Contexts struct{ dir string }
 
 // Contexts returns the contexts of the user. It returns an error if the environment names no
@@ -56,7 +56,7 @@ func (s *Session) Contexts() (Contexts, error) {
 
 // ListenSecret returns the secret with which the command listen signs. It generates one secret for
 // the user of this machine, or a new one at each call if there is no directory to keep it in. Two
-// commands that generate it at the same time can return different ones, of which one remains.
+// commands that generate it at the same time can return different secrets, one of which is kept.
 func (s *Session) ListenSecret() (string, error) {
 	dir, noDir := s.configDir()
 	file := filepath.Join(dir, "listen.secret")
@@ -133,8 +133,8 @@ func (c Contexts) Names() ([]string, error) {
 	return names, nil
 }
 
-// Get returns a context; code NotFound if there is none of this name. A usage error for an invalid
-// name.
+// Get returns a context; code NotFound if there is none of this name. It returns a usage error for
+// an invalid name.
 func (c Contexts) Get(name string) (Context, error) {
 	var found Context
 	if err := CheckContextName(name); err != nil {
@@ -153,8 +153,8 @@ func (c Contexts) Get(name string) (Context, error) {
 	return found, nil
 }
 
-// Put writes a context. The caller has checked the name (CheckContextName). An existing one is
-// replaced.
+// Put writes a context. It replaces an existing one. The caller must have checked the name
+// (CheckContextName).
 func (c Contexts) Put(name string, value Context) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// grid aligns cells in columns. Colours do not count as width. A character counts as one column,
-// also a wide one.
+// grid aligns cells in columns. Colours do not count as width. Every character counts as one
+// column, even a wide one.
 type grid struct {
 	rows    [][]string
 	colours [][]string

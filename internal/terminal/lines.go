@@ -31,7 +31,7 @@ type line struct {
 
 // EventReader reads events from a file, one JSON object a line. Empty lines are skipped. Ended is
 // true once Next has found the end. Read counts a line feed for each line, and so can differ a
-// little from Size. It is for one goroutine.
+// little from Size. It is not safe for concurrent use.
 type EventReader struct {
 	name    string
 	Close   func()
@@ -61,9 +61,9 @@ func OpenEvents(file string, stdin io.Reader) (*EventReader, error) {
 	return l, nil
 }
 
-// Next returns up to n events. Otherwise provides the attributes that a line lacks. Fewer than n
-// only at the end; none and no error means that there are no more. After an error, the events
-// before it are lost. The line's ID is not checked here.
+// Next returns up to n events. Otherwise provides the attributes that a line lacks. It returns
+// fewer only at the end, and then none. After an error, the events that it has read before are
+// lost. It does not check IDs.
 func (l *EventReader) Next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for len(events) < n {

@@ -7,7 +7,7 @@ import (
 )
 
 // Progress is a bar on stderr for work that takes longer than a second. Without a terminal at
-// stderr there is none. It is for one goroutine.
+// stderr there is none. It is not safe for concurrent use.
 type Progress struct {
 	session *Session
 	What    string

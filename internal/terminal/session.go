@@ -67,7 +67,7 @@ type UsageError struct{ error }
 // Unwrap returns the cause.
 func (u UsageError) Unwrap() error { return u.error }
 
-// Usage marks an error as one of the command line. A nil error must not be passed.
+// Usage marks an error as one of the command line. err must not be nil.
 func Usage(err error) error { return UsageError{err} }
 
 // Usagef is Usage for a formatted message.
@@ -97,8 +97,8 @@ func (s *Session) Fail(err error) int {
 	return status(err)
 }
 
-// WithAdvice explains an HTTP or TLS error in terms of the command line. The result wraps err or
-// has its code.
+// WithAdvice explains an HTTP or TLS error in terms of the command line. The result wraps err, or
+// has its code and details.
 func (s *Session) WithAdvice(err error) error {
 	if advice := s.tlsAdvice(err); advice != "" {
 		return fmt.Errorf("%w; %s", err, advice)
@@ -172,7 +172,7 @@ func FailureOf(err error) Failure {
 	return f
 }
 
-// Reasons returns the messages of an error that joins others, cleaned. Text that is no join is one
+// Reasons returns the messages of an error that joins others, cleaned. Any other error is one
 // message, in one line.
 func Reasons(err error) []string {
 	joined, ok := err.(interface{ Unwrap() []error })

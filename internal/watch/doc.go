@@ -31,12 +31,13 @@
 // event is not in the log. If two replicas run the same watch for a moment, only one of them can
 // store; the other starts again from the stored state.
 //
-// Delivery of an action: at least once per decision, and its event once in the log. A decision can
-// be lost only with the record that has it. These ids make a repetition recognizable:
+// A decision to fire is executed until its outcome is known, and the action's event is stored once.
+// A decision is lost only with its record. It is counted as missed if its reading has left the log,
+// or may no longer be read. Repetitions are recognized by these ids:
 //
 //	watch-<id>-<revision>-<seq>     the action's event; the firing's ID
 //	fired-<firing>                  its announcement
-//	missed-<firing>-<reason>        the first suppressed reading's
-//	throttled-<firing>              the first throttled reading's
+//	missed-<firing>-<reason>        a report of suppressed firings; the first of them
+//	throttled-<firing>              a report of throttled readings; the first of them
 //	cancelled-watch-<id>-<revision> the end of the watch
 package watch

@@ -32,8 +32,8 @@ type cancelledData struct {
 }
 
 // bury announces that a watch was cancelled (S2-45), unless an earlier attempt has, and then
-// removes its records. In a deleted namespace it announces nothing. It is idempotent. The record is
-// removed last, so that after an error the next call does the rest.
+// removes its records. In a deleted namespace it announces nothing. The record is removed last, so
+// that after an error the next call does the rest.
 func bury(ctx context.Context, log Log, graves Graves, w *Stored) error {
 	ev, err := announcement(&w.Watch, sluice.TypeWatchCancelled, w.Untold.ID, cancelledData{w.CreatedBy, w.ID, w.Untold.By})
 	if err != nil {

@@ -18,9 +18,10 @@ import (
 // Engine runs the watches that this process owns. It is safe for concurrent use. A watch runs in a
 // goroutine of its own. It goes through these states:
 //
-//	not wanted ── owned, stored ──► running ── new revision ──► stopping ──► running with the new one
-//	     ▲                             │                            │
-//	     └──────── finish ◄── stopping ┴─ removed, lease lost ──────┘
+//	              stored and owned            removed, changed or lease lost
+//	not running ────────────────────► running ───────────────────────────────► stopping
+//	     ▲                                                                        │
+//	     └─────────────── finish: settle starts it again if it is wanted ─────────┘
 //
 // Two revisions of the same watch never run at the same time in one process.
 type Engine struct {
@@ -45,8 +46,8 @@ type running struct {
 	behind   atomic.Int64 // when the event being evaluated was stored, in Unix ms; 0: the watch has caught up
 }
 
-// Gauges returns a snapshot of each watch that this process runs. It is a snapshot in no particular
-// order, without cancelled watches.
+// Gauges returns a snapshot of each watch that this process runs, in no particular order, without
+// cancelled watches.
 func (e *Engine) Gauges() []model.WatchGauges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,8 +76,8 @@ func New(ports Deps, opts Options) *Engine {
 	}
 }
 
-// Run runs watches until ctx is done, and returns when no action is in flight any more. It must be
-// called once. See supervise.Run for the errors.
+// Run runs watches until ctx is done, and returns when no action is in flight any more. Call it at
+// most once. For its errors, see supervise.Run.
 func (e *Engine) Run(ctx context.Context) error {
 	return supervise.Run(ctx, e.ports.Owns, supervise.Engine{
 		Watches: []func(context.Context) error{func(ctx context.Context) error { return e.ports.Definitions.Watch(ctx, e.change) }},
@@ -105,8 +106,7 @@ func (e *Engine) serve(ctx context.Context) {
 // Withdraw cancels the actions in flight of every watch for whose pattern or action lost returns
 // true. It returns when none of them can be stored any more, or with the error of ctx. The caller
 // must have updated the gate before; the engine asks it again before it repeats a cancelled action.
-// It is safe for concurrent use with everything else, and idempotent. An action that is cut is
-// repeated, unless the gate or the performer then refuses it.
+// A cancelled action is repeated, unless the gate or the performer then refuses it.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.under.Cut(func(w *sluice.Watch) bool {
 		return lost(w.Wish(w.Namespace, w.Pattern)) || lost(w.Wish(w.Namespace, sluice.Pattern(w.Action.Path)))
@@ -154,9 +154,9 @@ func (e *Engine) changed() <-chan struct{} {
 	return done
 }
 
-// settle starts or stops running a watch. The caller holds the lock. It returns before the watch
-// has begun its work. A watch that stops calls it again by finish, so that a change during the stop
-// is not lost.
+// settle starts or stops running a watch. The caller holds the lock. It does not wait for the
+// watch. When a watch stops, finish calls settle again, so that a change during the stop is not
+// lost.
 func (e *Engine) settle(key string) {
 	w := e.watches[key]
 	wanted := w != nil && e.launch != nil && e.ports.Owns.Owns(key)

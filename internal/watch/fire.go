@@ -73,8 +73,8 @@ var errNotOurs = sluice.Errorf(sluice.Unavailable, "another replica runs the wat
 // try publishes the event of an action, unless the log has it. It returns the outcome, or "" if the
 // action must not be performed. An error means that the caller retries. It registers the action as
 // in flight before it checks rights. So if a right is lost meanwhile, either the gate knows it, or
-// Withdraw cancels the action. A final error of the performer is an outcome. Codes Unavailable, and
-// Internal for mostTries, are not final.
+// Withdraw cancels the action. A final error of the performer is an outcome. Code Unavailable is
+// not final, nor is Internal in the first mostTries tries.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
 	w := r.watch
 	ctx, leave := r.under.Enter(ctx, w)
@@ -126,8 +126,8 @@ func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*
 	return hand, "", err
 }
 
-// event returns the event of a firing for a reading. The event has the reading's correlation, or
-// the reading's id if it has none.
+// event returns the event of a firing for a reading. The event has the correlation id of the
+// reading, or the reading's id if there is none.
 func (r *runner) event(f *Firing, of *sluice.Event) sluice.Event {
 	w := r.watch
 	ev := w.Action.Event(w.Namespace, w.FiringID(f.Seq))
@@ -217,7 +217,7 @@ func (r *runner) tell(ctx context.Context) error {
 
 // announce publishes an announcement, unless an earlier attempt has stored it behind the sequence
 // after. An error means that the caller retries. If publishing is permanently refused, it logs that
-// and returns nil. The next firing waits for it.
+// and returns nil. Later firings wait for it.
 func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t tried) error {
 	err := announce(ctx, r.ports.Log, ev, after, t)
 	if code := sluice.CodeOf(err); code == sluice.Unavailable || code == sluice.Internal && t.tries < mostTries || ctx.Err() != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // missGaps counts the ranges of lost events that the watch has passed, each once. A range that is
-// discovered later is counted then. The record says which ranges were counted. It only counts:
-// events that are found again are not evaluated.
+// discovered later is counted then. The record says which ranges were counted. Events of such a
+// range that are found again are not evaluated.
 func (r *runner) missGaps(now time.Time) {
 	if r.opts.Lost == nil {
 		return

@@ -64,14 +64,11 @@ func NewKeeper(needs KeeperDeps) *Keeper {
 }
 
 // Put creates or replaces a watch and returns it, and whether it is new. It leaves an equal watch
-// as it is. Any other watch starts afresh, with events from now on. may returns an error if the
-// caller may not change the existing watch. Codes: InvalidRequest; TooLarge; Forbidden; NotFound if
-// there is no such namespace; QuotaExceeded; Conflict. Code Unavailable if the ledger cannot be
-// written. may can be called several times; its error is returned as it is. The limit of watches is
-// exact among the calls of this process only.
-//
-// An equal watch makes the call idempotent: it keeps its state, revision and times, and gets no
-// entry in the ledger.
+// as it is, and then writes no entry in the ledger. Any other watch starts afresh, with events from
+// now on. may returns an error if the caller may not change the existing watch. Codes:
+// InvalidRequest; TooLarge; Forbidden; NotFound if there is no such namespace; QuotaExceeded;
+// Conflict; Unavailable if the ledger cannot be written. may can be called several times; its error
+// is returned as it is. Concurrent calls of several processes can exceed the limit of watches.
 func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
 	if err := w.Validate(); err != nil {
 		return w, false, err
@@ -194,8 +191,8 @@ func (k *Keeper) intend(ctx context.Context, before *ledger.Intent, by sluice.Pr
 	return k.needs.Ledger.Intend(ctx, before, c)
 }
 
-// Get returns a watch. Code NotFound. The status is that of the last stored record, which is up to
-// Options.Every old.
+// Get returns a watch. Code NotFound. The status is that of the last stored record, which can be
+// Options.Every old, or older while an action is retried.
 func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, error) {
 	w, err := k.stored(ctx, namespace, id)
 	if err == nil && w.Untold != nil {
@@ -244,9 +241,8 @@ func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, e
 }
 
 // Delete cancels a watch that the caller has read, and announces that (S2-45). Firings that were
-// decided before may still be executed. Code Conflict if the watch was changed meanwhile.
-// w.Revision says which watch. When Delete returns, the watch is cancelled; its announcement may
-// still be missing, and the engine then makes it.
+// decided before may still be executed. Code Conflict if the watch was changed meanwhile. If Delete
+// returns nil, the watch is cancelled; if its announcement has failed, the engine makes it later.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: definition(&w),

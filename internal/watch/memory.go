@@ -43,7 +43,7 @@ func newMemory(most int, all []Standing) (memory, error) {
 }
 
 // keyOf returns a short key of a path: 96 bits of its SHA-256. Two paths with the same key would
-// share their state, which is not to be expected.
+// share their state, but that is too unlikely to matter.
 func keyOf(path sluice.Path) string {
 	sum := sha256.Sum256([]byte(path))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])

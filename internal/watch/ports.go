@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Definitions reports watches, and removes cancelled ones. change is called from one goroutine. A
-// key is that of Ownership.
+// Definitions reports watches, and removes cancelled ones. Watch calls change from one goroutine.
+// The keys are those of Ownership.
 type Definitions interface {
 	Graves
 

@@ -24,7 +24,8 @@ const (
 	mostAtOne = 64                     // decisions before the record is stored, unless the clock adds more
 )
 
-// runner runs a watch. It is for one goroutine; only under, behind and the ports are shared.
+// runner runs a watch. It is not safe for concurrent use; only under, behind and the ports are
+// shared.
 type runner struct {
 	ports     Deps
 	opts      Options
@@ -73,7 +74,7 @@ func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct
 	return err
 }
 
-// load reads the watch's progress. A record of an earlier revision of the watch is as none: the
+// load reads the watch's progress. A record of an earlier revision of the watch counts as none: the
 // watch begins at FromSeq.
 func (r *runner) load(ctx context.Context) error {
 	record, revision, err := r.ports.Records.Get(ctx, r.key)
@@ -97,8 +98,8 @@ func (r *runner) load(ctx context.Context) error {
 	return err
 }
 
-// fit moves the place into the range of the log, if it is before or behind it. Events between the
-// two were never seen: they count as missed, all of them.
+// fit moves the place into the range of the log, if it is before or behind it. All events between
+// the place and the first event of the log count as missed.
 func (r *runner) fit(ctx context.Context) error {
 	first, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
 	if err != nil {
@@ -189,7 +190,7 @@ func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64
 }
 
 // enter evaluates events, and executes the decisions. There are no other events up to upTo. After
-// an error, the events before it may be decided and stored. The caller must begin again from the
+// an error, decisions on the events before it may be stored. The caller must begin again from the
 // stored record.
 func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) error {
 	byID := map[uint64]*sluice.Event{}
@@ -354,8 +355,8 @@ func (r *runner) put(ctx context.Context) error {
 	return nil
 }
 
-// rest stores the watch's progress when it stops. It stores nothing if decisions are not executed
-// yet: the next owner makes them again.
+// rest stores the watch's progress when it stops. It stores nothing if act has not stored all
+// decisions: the next owner makes them again.
 func (r *runner) rest(ctx context.Context) {
 	if r.state == nil || len(r.verdicts) > 0 {
 		return

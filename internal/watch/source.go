@@ -11,7 +11,7 @@ import (
 const batch = 128
 
 // source is a position in a log that moves forward. It reads pages of the log until the ring covers
-// the position, and then the ring. It is for one goroutine.
+// the position, and then the ring. It is not safe for concurrent use.
 type source struct {
 	log       Log
 	ring      *ringbuffer.Ring[sluice.Event]

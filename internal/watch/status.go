@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// status returns a watch's status from its stored progress. A cooldown counts by the time of now,
-// without a further reading.
+// status returns a watch's status from its stored progress. Whether a path is cooling down depends
+// on now, not on later readings.
 func (r *Record) status(w *sluice.Watch, now time.Time) *sluice.WatchStatus {
 	if r.Revision != w.Revision { // no progress yet, or that of an earlier revision
 		return &sluice.WatchStatus{Place: w.FromSeq}

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rule holds the parameters of a watch's decisions. Condition does not keep the event.
+// Rule holds the parameters of a watch's decisions. Condition must not keep the event.
 type Rule struct {
 	Level     bool          // fire on each reading that meets the condition; false: when the condition begins to hold
 	Cooldown  time.Duration // minimum time between firings of a path; 0: none
@@ -78,8 +78,7 @@ type Totals struct {
 	Outcome   string    `json:"outcome,omitempty"`
 }
 
-// Kept is the stored part of a state. It is stored as JSON; its names are short because a record
-// has many of them.
+// Kept is the stored part of a state. It is stored as JSON.
 type Kept struct {
 	Place     uint64           `json:"place"` // everything up to here was evaluated
 	Paths     []Standing       `json:"paths,omitempty"`
@@ -91,7 +90,7 @@ type Kept struct {
 }
 
 // State is the state of a watch. It is not safe for concurrent use. The same events, rule and times
-// give the same verdicts: a state makes no use of the clock.
+// give the same verdicts: a state does not read the clock.
 type State struct {
 	kept   Kept // without its paths
 	memory memory
@@ -140,8 +139,8 @@ func (s *State) Lost(from, to uint64, now time.Time) {
 }
 
 // Gap counts the events of a range as missed, because damage may have lost readings among them. It
-// returns false if the range was counted before. A range within a counted one counts as counted;
-// one that only overlaps counts in full.
+// returns false if the range was counted before. A range within a counted one was counted, too; one
+// that only overlaps is counted in full.
 func (s *State) Gap(g sluice.Gap, now time.Time) bool {
 	if slices.ContainsFunc(s.kept.Gaps, func(known sluice.Gap) bool { return known.From <= g.From && g.To <= known.To }) {
 		return false
@@ -168,8 +167,8 @@ func (s *State) Totals() Totals { return s.kept.Totals }
 func (s *State) Missed(v Verdict, why Reason) { s.miss(why, v.Seq, v.At, 1) }
 
 // Step evaluates a reading: an event behind the place on a path of the watch, which its creator may
-// read. It appends its verdicts to into. An error of the condition is counted and is no error here.
-// The verdict of a path that had been armed comes before that of the event.
+// read. It appends its verdicts to into. If the condition returns an error, the reading counts as
+// missed. Verdicts of armed paths that are due come before that of the event.
 func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	into = s.lapse(r, ev.Stored, into)
 	s.kept.Place = ev.Seq
@@ -202,8 +201,8 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	return into
 }
 
-// admit reports whether the rate limit permits evaluating the reading, and counts it. The second is
-// one of the times at which the events were stored.
+// admit reports whether the rate limit permits evaluating the reading, and counts it. Seconds are
+// measured by the times at which the events were stored.
 func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	w := &s.kept.Window
 	if age := ev.Stored.Sub(w.Since); age >= second || age < 0 {
@@ -243,7 +242,7 @@ func (s *State) fire(r *Rule, p *Standing, v Verdict, into []Verdict) []Verdict 
 
 // lapse fires the armed paths for which the condition has held long enough at a time. They fire in
 // the order in which their conditions began to hold. The cost is in proportion to the number of
-// paths, but only once a path is due.
+// paths if one may be due, and constant otherwise.
 func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	now := at.UnixMilli()
 	if now < s.due {

@@ -19,8 +19,8 @@ const (
 // last 10,000 of the log. It starts from an empty state, and stops at a time limit. shows reports
 // whether an event may be read. Codes: InvalidRequest; NotFound if there is no such namespace;
 // WindowExceeded if the next events are no longer stored. It stores, publishes and charges nothing.
-// Between pages it looks at the time, so that it can take somewhat longer. Unlike a watch, it
-// evaluates the expression in this goroutine, without the pool.
+// It can exceed the time limit by the evaluation of one page. Unlike a watch, it evaluates the
+// expression in this goroutine, without the pool.
 func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error) {
 	t, err := k.trial(&w, shows)
 	if err != nil {
@@ -55,8 +55,7 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	return t.end(last), nil
 }
 
-// trial is the run of one Try. begun grows with the readings, of which there are at most
-// trialEvents.
+// trial is the run of one Try. begun has at most trialEvents elements.
 type trial struct {
 	watch   *sluice.Watch
 	chooses *filter.Matcher

@@ -23,7 +23,7 @@ var helper string
 // most is how many changes a package can have: the helper remembers so many.
 const most = 1 << 16
 
-// built is a package's test binary with all changes in it. Its test binary can run many times at
+// built is a package's test binary with all changes in it. The binary can run several times at
 // once.
 type built struct {
 	dir     string // of the package
@@ -62,8 +62,8 @@ func build(ctx context.Context, root, work string, s subject) (*built, error) {
 	}
 }
 
-// sources returns the names of the files that are changed. An error if one of the chosen files is
-// missing.
+// sources returns the names of the files that are changed. It returns an error if there are none,
+// or if a chosen file is missing.
 func sources(dir string, chosen []string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ledger holds the equivalent changes of one package: those that no test can notice. It is for one
-// goroutine.
+// ledger holds the equivalent changes of one package: those that no test can notice. It is not safe
+// for concurrent use.
 type ledger struct {
 	keys []string
 	used map[string]bool
@@ -24,8 +24,8 @@ func equivalents(pkg string) string {
 }
 
 // readEquivalent reads a package's file, if there is one: lines as -v prints a change, and indented
-// below them the reason why no test can notice them. Lines that begin with # are comments. An error
-// for a key without a reason, one that is there twice, and one of another package.
+// below them the reason why no test can notice them. Lines that begin with # are comments. It
+// returns an error for a key without a reason, a repeated key, and a key of another package.
 func readEquivalent(root, pkg string) (*ledger, error) {
 	l := &ledger{used: map[string]bool{}}
 	name := equivalents(pkg)

@@ -99,8 +99,8 @@ func (t tally) rate() float64 {
 	return 100 * float64(t.killed) / float64(all)
 }
 
-// It stops at the first package that cannot be tried. packages limits the subjects to those; an
-// unknown name is ignored.
+// run tries the packages, all subjects if there are none, and prints the result. It stops at the
+// first package that cannot be tried. It ignores unknown packages.
 func run(ctx context.Context, opts options, packages []string) error {
 	table := tabwriter.NewWriter(opts.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "package\tchanges\tnoticed\tequivalent\tsurvivors\tundecided\tnoticed of the others\tof")

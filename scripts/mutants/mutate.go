@@ -70,8 +70,9 @@ func (s *source) of(n ast.Node) string {
 	return strings.Join(strings.Fields(string(s.text[s.offset(n.Pos()):s.offset(n.End())])), " ")
 }
 
-// wrap puts a change around a node. In before, %d stands for its number. A change that is skipped
-// takes a number and a key nevertheless. It reports false then, and the caller must change nothing.
+// wrap puts a change around a node. In before, %d stands for its number. It returns false for a
+// change that is skipped, which takes a number and a key nevertheless; the caller must then change
+// nothing.
 func (s *source) wrap(n ast.Node, what, before, after string) (added bool) {
 	const longest = 160
 	text := s.of(n)

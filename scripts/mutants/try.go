@@ -90,15 +90,16 @@ func try(ctx context.Context, opts options, s subject, known *ledger) (tally, er
 	return t, nil
 }
 
-// isChosen reports whether a change belongs to the sample, which depends on the change alone. one
-// is n of "one in n"; 0 and 1 choose all.
+// isChosen reports whether a change belongs to the sample, which depends on the change alone. With
+// one = n, about one change in n is chosen; with 0 and 1, all are.
 func isChosen(key string, one uint) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
 	return uint(h.Sum32())%max(one, 1) == 0
 }
 
-// probes runs each test alone, with no change on. An error if a test fails with no change on.
+// probes runs each test alone, with no change on. It returns an error if a test fails with no
+// change on.
 func (b *built) probes(ctx context.Context, opts options, s subject, work string) ([]probe, error) {
 	// A test with package rapid writes failing input into the tree, unless it is told not to.
 	b.args = []string{"-rapid.nofailfile"}
@@ -153,8 +154,8 @@ func (b *built) probe(ctx context.Context, name, file string) (probe, error) {
 	return p, lines.Err()
 }
 
-// tryAll returns the outcome of each change. A change that no test comes by has survived. Once ctx
-// is done, the rest are not tried, and the result means nothing.
+// tryAll returns the outcome of each change. A change that no test comes by has survived. If ctx
+// ends, the result means nothing.
 func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probes []probe) []verdict {
 	verdicts := make([]verdict, len(chosen))
 	var saying sync.Mutex
@@ -229,8 +230,8 @@ func (b *built) test(ctx context.Context, limit time.Duration, env []string, arg
 	return out, err
 }
 
-// inParallel calls f with 0 to n-1, so many calls at once. At most workers of them, at least one.
-// It returns when all have.
+// inParallel calls f with 0 to n-1, in at most workers goroutines at once, and returns when all
+// calls have returned. It uses at least one goroutine.
 func inParallel(workers, n int, f func(i int)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, max(workers, 1))

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Access stores the records of permissions. Damaged is read-only.
+// Access stores the records of permissions.
 type Access struct {
 	natsstore.Bucket[authz.Record]
 
@@ -23,8 +23,8 @@ func NewAccess(store *natsstore.Store, damaged map[string]sluice.Damage) Access 
 }
 
 // FollowTo passes every record, and then every change, to a follower until ctx is done. A damaged
-// record gives no permission. Damaged keys without a readable record get one that is unreadable,
-// before the follower has caught up.
+// record gives no permission. For a damaged key without a readable record, it passes an unreadable
+// one before the follower has caught up.
 func (a Access) FollowTo(ctx context.Context, follower *grants.Follower) error {
 	told := map[string]bool{}
 	return a.Watch(ctx, ">", changes[authz.Record]{
@@ -63,8 +63,8 @@ func NewPortalLinks(store *natsstore.Store) PortalLinks {
 	return PortalLinks{natsstore.OpenBucket[grants.PortalLink](store, streams.PortalLinks)}
 }
 
-// All returns the links whose keys match a filter. It reads all of them; a filter narrows that to
-// those of a principal.
+// All returns the links whose keys match a filter. The filter <principal>.* reads only those of a
+// principal.
 func (l PortalLinks) All(ctx context.Context, filter string) ([]grants.PortalLink, error) {
 	entries, err := l.List(ctx, filter)
 	links := make([]grants.PortalLink, len(entries))

@@ -17,8 +17,8 @@ func NewAppointments(store *natsstore.Store) Appointments {
 	return Appointments{natsstore.OpenInstructions[appointmentRecord](store, sluice.KindAppointment)}
 }
 
-// appointmentRecord is the stored form of an appointment. In JSON, it is the appointment with its
-// work, which the appointment alone does not show.
+// appointmentRecord is the stored form of an appointment. In JSON, it is the appointment and its
+// work, which the appointment alone does not have.
 type appointmentRecord struct {
 	sluice.Appointment
 

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Sources opens the sources of deliveries. Open returns no source with an error.
+// Sources opens the sources of deliveries.
 type Sources struct{ Store *deliverystore.Store }
 
 // Open opens the subscription's source.
@@ -40,8 +40,8 @@ func (a Arrivals) Join(sub *sluice.Subscription, wake func()) delivery.Seat {
 }
 
 // SharedSources opens the sources of deliveries from the shared reader, or those of subscriptions
-// with their own consumers. A subscription is served by one of the two at a time. It changes when
-// its source ends.
+// with their own consumers. A subscription is served by one of the two at a time. It can move to
+// the other when its source ends.
 type SharedSources struct {
 	Router *fanout.Router
 	Own    delivery.Sources
@@ -109,7 +109,7 @@ func (s SharedSources) Look(ctx context.Context, sub *sluice.Subscription, wante
 }
 
 // Subscriptions passes subscriptions to the delivery engine and the quota counters. All fields are
-// required, and are called from one goroutine, before change.
+// required. Watch calls the functions from one goroutine, before change.
 type Subscriptions struct {
 	Stored   natsstore.Subscriptions
 	Counts   Counts

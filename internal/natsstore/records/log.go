@@ -58,8 +58,8 @@ func (l WatchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 	return l.Log.Event(ctx, namespace, seq)
 }
 
-// Has reports whether an event with the ID is on a path after a position. It reads all events of
-// the path after that position, a page at a time.
+// Has reports whether an event with the ID is on a path after a position. It reads the events of
+// the path after that position, until it finds the ID.
 func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
 	first, _, err := l.Log.Bounds(ctx, namespace)
 	if err != nil {
@@ -83,7 +83,8 @@ func (l WatchLog) Announce(ctx context.Context, ev sluice.Event) error {
 	return announce(ctx, l.Log, ev)
 }
 
-// With the other ID it is not idempotent any more.
+// announce stores a system event, like WatchLog.Announce. With the other ID, a repetition stores
+// the event again.
 func announce(ctx context.Context, log *eventlog.Log, ev sluice.Event) error {
 	_, err := log.Publish(ctx, ev.Namespace, []sluice.Event{ev})
 	if sluice.CodeOf(err) == sluice.Conflict { // another event has the same ID

@@ -52,8 +52,8 @@ func (m Marks) All(ctx context.Context) ([]sluice.Unsafe, error) {
 	return all, nil
 }
 
-// PutMark stores a mark. Code Conflict unless the stored revision is the given one. The ledger is
-// not required for it.
+// PutMark stores a mark. Code Conflict unless the stored revision is the given one. The mark is
+// stored even if the ledger cannot be written.
 func (m Marks) PutMark(ctx context.Context, is sluice.Unsafe, revision uint64) (uint64, error) {
 	var intent *ledger.Intent
 	if revision == 0 {

@@ -64,7 +64,7 @@ func (p Paths) Listen(ctx context.Context, namespace string, path sluice.Path, e
 }
 
 // Commit stores events and records in one step. Events have the side effects of every publish. For
-// the sequence, see eventlog.Log.CommitPaths. Error durable.ErrRace, with code Conflict, if a
+// the sequence, see eventlog.Log.CommitPaths. It returns durable.ErrRace, with code Conflict, if a
 // revision is not the stored one; then nothing is stored.
 func (p Paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
 	to := &committer{log: p.Log, commit: eventlog.PathCommit{Fence: eventlog.PathFence(c.Fence), Note: c.Note}}

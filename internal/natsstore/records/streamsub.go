@@ -63,8 +63,8 @@ func (r StreamSubscriptions) Delete(ctx context.Context, key string, revision ui
 	return r.bucket.Delete(ctx, key, revision)
 }
 
-// Watch calls change for every subscription. A removed one is nil. The counters hear of a change
-// before.
+// Watch calls change for every subscription. A removed one is nil. The counters are updated before
+// the call.
 func (r StreamSubscriptions) Watch(ctx context.Context, change func(key string, s *streamsub.Subscription, revision uint64)) error {
 	return r.bucket.Watch(ctx, changes[streamSubscription]{
 		set: func(e natsstore.Entry[streamSubscription]) {

@@ -116,8 +116,8 @@ func (w *Watch) Resumed() time.Duration {
 }
 
 // End stores the result: the number of events, lost ones and those sent twice, and a short note.
-// Lost or misordered events fail the test. Call it once, at the end. The file has the fault's ID as
-// its name.
+// Lost or misordered events fail the test. Call it once, at the end. The file is <ID>.json in the
+// directory that ResultsEnv names; without that, nothing is stored.
 func (w *Watch) End(a Arrived, note string) {
 	w.tb.Helper()
 	w.seen.Events, w.seen.Lost, w.seen.Twice, w.seen.Ordered, w.seen.Note = a.Events, a.Lost, a.Twice, a.Disorder == "", note

@@ -64,8 +64,8 @@ func (t *Tap) Accept() (net.Conn, error) {
 	return tapped{conn, t, came}, nil
 }
 
-// Deafen stops the reading of later connections, until Hear. Do not call it again before Hear:
-// connections that wait would wait for ever. A read that has begun is completed.
+// Deafen stops the reading of all connections, until Hear. A read that has begun is completed. Do
+// not call it again before Hear: connections that wait would wait forever.
 func (t *Tap) Deafen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,8 +123,8 @@ func (c tapped) Read(p []byte) (int, error) {
 }
 
 // NewBusy returns the URL of an endpoint that accepts no connections, so that dialling it blocks.
-// The function accept accepts all connections, reads them to their end, and returns the bytes. It
-// takes 300 ms, after the backlog is full.
+// The function accept accepts all connections, reads them to their end, and returns the bytes.
+// NewBusy takes at least 300 ms, and accept at least two seconds.
 func NewBusy(tb testing.TB) (url string, accept func() []byte) {
 	tb.Helper()
 	listener := listenFull(tb)

@@ -14,8 +14,8 @@ import (
 
 const clusterSize, clusterPatience = 3, 30 * time.Second
 
-// Cluster is three servers that replicate to one another, on the loopback address. It is for one
-// goroutine.
+// Cluster is three servers that replicate to one another, on the loopback address. It is not safe
+// for concurrent use.
 type Cluster struct {
 	servers []*server.Server
 	options []*server.Options
@@ -60,8 +60,8 @@ func (c *Cluster) start(tb testing.TB, i int) *server.Server {
 }
 
 // LeaveBehind stops a server that does not lead a stream, calls meanwhile, and restarts the server.
-// The server then lags behind until it has caught up. The server also does not lead the cluster. It
-// fails the test if there is no such server.
+// The server then lags behind until it has caught up. The server does not lead the cluster either.
+// LeaveBehind fails the test if there is no such server.
 func (c *Cluster) LeaveBehind(tb testing.TB, stream string, meanwhile func()) {
 	tb.Helper()
 	for i, s := range c.servers {

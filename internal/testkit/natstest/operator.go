@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Operator creates and signs accounts for a server that trusts it. Accounts that are created after
-// Trust are known to the server, too.
+// Operator creates and signs accounts for a server that trusts it. The server also knows accounts
+// that are created after Trust.
 type Operator struct {
 	key      nkeys.KeyPair
 	claims   *jwt.OperatorClaims

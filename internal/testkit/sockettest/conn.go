@@ -120,7 +120,7 @@ func (c *Conn) next(in io.Reader) error {
 }
 
 // Read returns the next message. At the end of the connection it returns a *CloseError if the
-// server sent a reason. Messages are not buffered, so a canceled Read loses none.
+// server sent a reason. A cancelled Read loses no message.
 func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 	select {
 	case text := <-c.texts:
@@ -135,8 +135,8 @@ func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 // Write sends a text message.
 func (c *Conn) Write(text []byte) error { return c.write(ws.OpText, text) }
 
-// Ping sends a ping and waits for its pong. Another goroutine must read messages meanwhile. One at
-// a time: pongs do not say which ping they answer.
+// Ping sends a ping and waits for its pong. Another goroutine must read messages meanwhile. Send
+// one ping at a time: pongs are not matched to pings.
 func (c *Conn) Ping(ctx context.Context) error {
 	if err := c.write(ws.OpPing, []byte("ping")); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (c *Conn) write(op ws.OpCode, payload []byte) error {
 
 // Close closes the WebSocket: it sends the reason, reads on until the server has answered with its
 // close frame, and closes the connection. It returns an error if the server did not answer.
-// Messages that come meanwhile are dropped. It waits for farewell at most.
+// Messages that come meanwhile are dropped. It waits at most for farewell.
 func (c *Conn) Close(code ws.StatusCode, reason string) error {
 	defer c.CloseNow()
 	if err := c.write(ws.OpClose, ws.NewCloseFrameBody(code, reason)); err != nil {

@@ -99,8 +99,7 @@ func (w *world) raw(n notice, token, body string) outcome {
 	return o
 }
 
-// bodyOf returns a callback of a notice; it has the notice's epoch unless the fields have one. An
-// epoch in f wins.
+// bodyOf returns a callback of a notice; it has the notice's epoch unless the fields have one.
 func bodyOf(n notice, f fields) string {
 	all := fields{"epoch": n.Epoch}
 	maps.Copy(all, f)
@@ -138,7 +137,7 @@ func claim(n notice, more fields) fields {
 // acked is the acknowledgement of one offset.
 func acked(path, at string) []cursor { return []cursor{{Path: path, Offset: at}} }
 
-// shows checks a consumer's position in its answer. The order does not matter, and there may be no
+// shows checks a consumer's position in its answer. The order does not matter, and there must be no
 // other stream.
 func (w *world) shows(streams []cursor, want ...cursor) {
 	w.t.Helper()

@@ -15,8 +15,8 @@ const (
 	early         = time.Second
 )
 
-// clockTests wait for the clocks. A test may see an event up to early before its clock, and any
-// time after it: a busy server may be late.
+// clockTests wait for the clocks. An event may come up to early before its clock, and late without
+// a limit, because a server may be busy.
 func clockTests() []test {
 	return []test{
 		{"a wake that nobody answers is repeated after ten seconds", "S1-35 S1-63 S1-129", slow, repeatedUnanswered},

@@ -21,7 +21,7 @@ func concurrencyTests() []test {
 }
 
 // callbacks sends concurrent callbacks and returns their outcomes. The outcomes are in the order of
-// i, not of the answers.
+// i.
 func (w *world) callbacks(n notice, count int, each func(i int) fields) []outcome {
 	w.t.Helper()
 	replies := w.atOnce(count, func(ctx context.Context, i int) (reply, error) {

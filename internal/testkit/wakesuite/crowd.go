@@ -42,7 +42,7 @@ func aThousand(w *world) {
 }
 
 // each sends the same request to many streams, 32 at a time. Their paths are the numbers from 1. A
-// failure is an error of the test, and ends that sender only.
+// failure fails the test, but ends only one of the senders.
 func (w *world) each(streams int64, status int, method, body string) {
 	w.t.Helper()
 	var next atomic.Int64

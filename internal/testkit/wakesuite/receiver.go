@@ -76,8 +76,8 @@ func (r *request) end(gone bool) {
 	r.ended, r.gone = time.Now(), gone
 }
 
-// receiver is an endpoint of webhooks. Its fields below mu are safe for concurrent use, and so are
-// the methods that do not fail the test.
+// receiver is an endpoint of webhooks. mu guards the fields below it. Methods that do not fail the
+// test are safe for concurrent use.
 type receiver struct {
 	w      *world
 	name   string
@@ -235,8 +235,8 @@ func (r *receiver) read(req *request) (notice, error) {
 	return n, fmt.Errorf("%s: %w", req.body, err)
 }
 
-// verify checks a signature in the four steps of S1. A secret that is empty matches nothing. at is
-// the time of arrival, by the same clock as the sender's.
+// verify checks a signature in the four steps of S1. An empty secret matches nothing. at is the
+// time of arrival, by the sender's clock.
 func verify(secret, header string, body []byte, at time.Time) error {
 	stamp, signature, ok := strings.Cut(header, ",")
 	stamp, isTime := strings.CutPrefix(stamp, "t=")

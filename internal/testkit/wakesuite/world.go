@@ -81,8 +81,8 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 }
 
 // send is try for a request that must be answered. It retries after a 503, as RFC 9110 permits
-// clients, because the server's store may be slow on a busy machine. It may therefore be performed
-// twice. Use insist for a request that must not be.
+// clients, because the server's store may be slow on a busy machine. The server may therefore
+// perform it twice; see insist.
 func (w *world) send(line, body string, headers ...string) reply {
 	w.t.Helper()
 	return w.insist(func() {}, line, body, headers...)

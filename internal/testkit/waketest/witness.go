@@ -33,7 +33,7 @@ type Reply struct {
 }
 
 // Witness checks the invariants of the specification from the public behaviour: S1 to S4, S6 and
-// S7. It is not safe for concurrent use. It keeps all that it has seen.
+// S7. It is not safe for concurrent use.
 //
 // Its memory, and the checks that use it:
 //
@@ -53,8 +53,8 @@ func New() *Witness {
 	return &Witness{epochs: map[string]uint64{}, ids: map[string]string{}, wakes: map[string]string{}, acked: map[string]map[string]uint64{}}
 }
 
-// Notice checks S1 (epochs), S2 (wake ids) and S4 (offsets). Call it in the order of arrival. A
-// notice that overtook is not held against the order.
+// Notice checks S1 (epochs), S2 (wake ids) and S4 (offsets). Call it in the order of arrival.
+// Notices that overtook others are exempt from the order.
 func (w *Witness) Notice(n *Notice) error {
 	cycle := fmt.Sprintf("%s epoch %d", n.Consumer, n.Epoch)
 	if is, known := w.ids[n.WakeID]; known && is != cycle {
@@ -91,8 +91,8 @@ func (w *Witness) grow(life string, offsets map[sluice.Path]uint64) error {
 	return nil
 }
 
-// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (deleted consumers). Outdated is
-// from before the callback was sent; so the order of the calls does not matter for S6.
+// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (deleted consumers). Outdated was
+// read before the callback was sent, so the order of the calls does not matter for S6.
 func (w *Witness) Reply(r *Reply) error {
 	cycle := fmt.Sprintf("%s epoch %d", r.Consumer, r.Epoch)
 	known := w.wakes[cycle]
