@@ -106,7 +106,8 @@ func verifyRequest(r *webhook.Receiver, req *http.Request, body []byte) (webhook
 	return one.Scheme, nil
 }
 
-// URL replaces that of the request line; with Header, the file has no request line.
+// verifyCmd verifies a request. URL replaces that of the request line; with Header, the file has no
+// request line.
 type verifyCmd struct {
 	keyFlags
 

@@ -55,7 +55,7 @@ func (a *streamArg) missing(err error) error {
 	return &sluice.Error{Code: e.Code, Message: e.Message + "; create it with: sluice stream create " + string(a.Path), Details: e.Details}
 }
 
-// TTL and Expires exclude each other, Data and From too.
+// streamCreateCmd creates a stream. TTL and Expires exclude each other, and so do Data and From.
 type streamCreateCmd struct {
 	streamArg
 
@@ -150,8 +150,8 @@ func (c *streamCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// Seq is compared as text with that of the previous append; Number counts the appends of a producer
-// in an epoch, and is repeated with a retry.
+// streamAppendCmd appends to a stream. Seq is compared as text with that of the previous append.
+// Number counts the appends of a producer in an epoch; a retry has the number of the first try.
 type streamAppendCmd struct {
 	streamArg
 

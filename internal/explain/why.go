@@ -100,8 +100,8 @@ func Why(sub *sluice.Subscription, t *model.Trail, now time.Time) Delivery {
 	return d
 }
 
-// why is Why with labels and a judge. The error is QuotaExceeded, if the filter was not evaluated
-// in time. The cost is that of the filter; records of the trail are not read again.
+// why is Why with labels and a judge. Code QuotaExceeded if the filter was not evaluated in time.
+// The cost is that of the filter.
 func why(sub *sluice.Subscription, t *model.Trail, now time.Time, labels filter.Labels, evaluate judge) (Delivery, error) {
 	d := Delivery{EventID: t.EventID, Seq: t.Seq, Path: t.Path, Type: t.Type, Attempts: t.Attempts}
 	if n := len(t.Attempts); n > 0 {

@@ -37,9 +37,10 @@ func (s *Server) authenticate(c echo.Context) error {
 	return nil
 }
 
-// callerOf returns the caller of a request that needs one: of an opened namespace's streams without
-// a token, of a ticket, or of a token. Codes Unauthenticated, with the reason in the details for a
-// grant that has ended; InvalidRequest for a ticket beside a token; Unavailable.
+// callerOf returns the caller of a request that needs one: the anonymous caller for a stream of a
+// namespace that is open to it, else the caller of the ticket or of the token. Codes
+// Unauthenticated, with the reason in the details for a grant that has ended; InvalidRequest for a
+// ticket beside a token; Unavailable.
 func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
 	if s.streams.Anonymous(c) {
 		return sluice.Caller{Principal: sluice.Anonymous}, nil
@@ -141,8 +142,9 @@ func subscriptionOf(c echo.Context) *sluice.Subscription {
 }
 
 // owns returns nil for an admin of the namespace, and for the owner as long as it may subscribe to
-// the subscription's object (S0-08, C16). SubscriptionMissing for others (C14); Unavailable if that
-// cannot be decided yet.
+// the subscription's object (S0-08, C16). Codes SubscriptionMissing for others (C14);
+// CapabilityRequired or Forbidden for an owner that may not; Unavailable if that cannot be decided
+// yet.
 func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
 	admin := s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: sub.Namespace})
 	switch {

@@ -204,8 +204,9 @@ type redriveRequest struct {
 	Rate sluice.Rate `json:"rate"`
 }
 
-// check returns an error (InvalidRequest) unless the request has IDs or all, at most
-// httpkit.MaxLimit IDs, and no negative rate; 0 is the subscription's rate.
+// check returns an error (InvalidRequest) unless the request has either IDs, at most
+// httpkit.MaxLimit, or all, and no negative rate per second. Without a rate, that of the
+// subscription applies.
 func (r *redriveRequest) check() error {
 	switch {
 	case r.All == (len(r.IDs) > 0):

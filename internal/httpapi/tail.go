@@ -85,8 +85,8 @@ func (s *Server) tailed(c echo.Context, q model.TailQuery) error {
 	return err
 }
 
-// parseTailQuery parses the parameters. After 0 and an absent one differ: the latter asks for the
-// present place.
+// parseTailQuery parses the parameters. An absent after asks for the present place, and 0 does not;
+// After is 0 for both, and listAttempts tells them apart.
 func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
 	if err := httpkit.OnlyParams(c, "after", "wait", "limit", "subscription"); err != nil {
 		return q, err

@@ -46,7 +46,7 @@ func newRequests() *requests {
 // duration.
 func (m *Metrics) Served(r model.Served) { m.requests.add(&r) }
 
-// It creates the figures of a kind at its first request.
+// add counts a request. It creates the figures of a kind at its first request.
 func (q *requests) add(r *model.Served) {
 	const hundred = 100
 	kind := requestKind{r.Route, r.Method, r.Status / hundred}

@@ -32,8 +32,8 @@ type count struct {
 	value float64
 }
 
-// newSubscriptions returns the collector. A description that is added here is added to Describe,
-// too.
+// newSubscriptions returns the collector. A description that is added here must be added to
+// Describe, too.
 func newSubscriptions() *subscriptions {
 	counter := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"namespace", "subscription"}, labels...), nil)

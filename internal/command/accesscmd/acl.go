@@ -38,7 +38,7 @@ func (c *aclLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(all, func() error { return aclTable(s, all...) })
 }
 
-// aclTable prints a line for each entry; a principal with several has several.
+// aclTable prints a line for each entry.
 func aclTable(s *terminal.Session, all ...sluice.ACL) error {
 	var rows [][]string
 	for _, a := range all {

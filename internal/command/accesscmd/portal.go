@@ -18,7 +18,8 @@ type PortalCmd struct {
 	Link portalLinkCmd `cmd:"" help:"Create a link that opens the portal once, as the holder of a grant."`
 }
 
-// Grant, or Principal with Object. Next must be a path of the portal, which the server checks.
+// portalLinkCmd creates a link for Grant, or for Principal with Object. The server checks that Next
+// is a path of the portal.
 type portalLinkCmd struct {
 	Grant     string         `help:"Grant that the session derives from." placeholder:"ID" required:"" xor:"for"`
 	Principal string         `help:"Principal whose grant is found, or issued for 90 days." placeholder:"PRINCIPAL" required:"" xor:"for"`

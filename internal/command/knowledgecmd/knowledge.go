@@ -35,7 +35,8 @@ type namespaceFlag struct {
 	NS string `name:"ns" help:"Namespace." default:"default" env:"SLUICE_NS"`
 }
 
-// Nil and 0 are the server's defaults, for Revision any.
+// knowledgePutCmd configures an enrichment. Nil, 0 and "" are the server's defaults; Revision 0 is
+// any revision.
 type knowledgePutCmd struct {
 	namespaceFlag
 

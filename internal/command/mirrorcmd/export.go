@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Since 0 begins a chain anew; nil continues the one in the directory.
+// mirrorExportCmd exports bundles. Since 0 begins a chain anew; nil continues the one in the
+// directory.
 type mirrorExportCmd struct {
 	NS       string  `arg:"" name:"namespace" help:"Namespace."`
 	Dir      string  `arg:"" help:"Directory of the bundles, such as a mounted medium." type:"path"`

@@ -187,7 +187,7 @@ func showMirror(s *terminal.Session, m sluice.Mirror) error {
 	})
 }
 
-// A nil field is unchanged; Metadata replaces all of it.
+// mirrorEditCmd changes a mirror. A nil field is unchanged; Metadata replaces all of the metadata.
 type mirrorEditCmd struct {
 	ID           string            `arg:"" help:"Mirror."`
 	PollInterval *sluice.Duration  `name:"poll-interval" help:"Interval between syncs, 10s to 24h, or of bundles, up to 744h." placeholder:"DURATION"`

@@ -47,7 +47,8 @@ func (nsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// The zero value of a flag is the server's default, except for MaxAge and MaxBytes.
+// nsPutCmd creates or changes a namespace. The zero value of a flag is the server's default, except
+// for MaxAge and MaxBytes, which are then unchanged.
 type nsPutCmd struct {
 	terminal.Confirmation
 
@@ -97,7 +98,7 @@ func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showNamespace(s, ns)
 }
 
-// A nil field is unchanged.
+// nsEditCmd changes a namespace. A nil field is unchanged.
 type nsEditCmd struct {
 	terminal.Confirmation
 

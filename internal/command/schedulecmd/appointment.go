@@ -20,7 +20,8 @@ type AppointmentCmd struct {
 	RM   appointmentRmCmd   `cmd:"" name:"rm" help:"Cancel an appointment."`
 }
 
-// One of At, In and Cron is required; Every goes with At or In, and Zone with Cron.
+// appointmentSetCmd creates or changes an appointment. One of At, In and Cron is required; Every
+// goes with At or In, and Zone with Cron.
 type appointmentSetCmd struct {
 	ID   string `arg:"" help:"ID of the appointment: letters, digits, _ and -."`
 	Path string `arg:"" help:"Path of the event, such as /lamps/1."`

@@ -31,7 +31,8 @@ type WatchCmd struct {
 	RM   watchRmCmd   `cmd:"" name:"rm" help:"Cancel a watch."`
 }
 
-// The pattern may be given as an argument or a flag, and in both only if they are equal.
+// watchSetCmd creates or replaces a watch. The pattern is an argument or a flag, or both if they
+// are equal.
 type watchSetCmd struct {
 	ID      string `arg:"" help:"ID of the watch."`
 	Pattern string `arg:"" optional:"" help:"Pattern of the events' paths, such as /sensors/**; same as --pattern."`

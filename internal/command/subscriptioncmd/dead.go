@@ -36,7 +36,8 @@ func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
 }
 
-// show lists the letters once. A letter of a lost range has no event, and its sequences as a range.
+// show lists the letters once. A letter of a lost range has no event; its sequences are printed as
+// a range.
 func (c *deadLsCmd) show(ctx context.Context, s *terminal.Session) error {
 	if err := cmdkit.CheckSince(c.Since); err != nil {
 		return err
@@ -176,7 +177,7 @@ func someOrAll(events []string, all bool) error { //nolint:revive // flag-parame
 	return nil
 }
 
-// Events or All is required, not both.
+// deadRmCmd discards dead letters. Either Events or All is required.
 type deadRmCmd struct {
 	terminal.Confirmation
 

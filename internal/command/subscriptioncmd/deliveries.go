@@ -39,8 +39,8 @@ func (c *DeliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return c.Repeat(ctx, s, func() error { return c.show(ctx, s) })
 }
 
-// show acts on a delivery, explains it, or lists, by the flags. Flags are checked before the first
-// request.
+// show acts on a delivery, explains it, or lists deliveries, by the flags. Times and the event are
+// checked before the first request.
 func (c *DeliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	until, err := cmdkit.TimeOrAgo("until", c.Until)
 	if err = cmp.Or(err, cmdkit.CheckSince(c.Since)); err != nil {

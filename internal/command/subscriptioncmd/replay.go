@@ -44,7 +44,8 @@ func (c *subSeekCmd) question(ctx context.Context, api *client.Client) (string, 
 	return fmt.Sprintf("Move %s to %s? The events in between are skipped or sent again.%s", c.ID, c.To, now), err
 }
 
-// From and To are inclusive. Type and Event both apply if both are set.
+// subReplayCmd replays events. From and To are inclusive. Type and Event both apply if both are
+// set.
 type subReplayCmd struct {
 	terminal.Confirmation
 

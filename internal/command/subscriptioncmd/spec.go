@@ -197,7 +197,8 @@ func readSpec(file string, stdin io.Reader) (spec, error) {
 	return m, nil
 }
 
-// Target selects the shape of S0 (S0-20), Pattern the other one.
+// subCreateCmd creates a subscription. Target selects the shape of S0 (S0-20), Pattern the other
+// one.
 type subCreateCmd struct {
 	specFlags
 
@@ -325,7 +326,8 @@ func (c *subCreateCmd) sayCreated(s *terminal.Session, sub sluice.Subscription) 
 		sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, how, sub.Endpoint.Secret)
 }
 
-// Revision 0 is any. A header without a value is removed.
+// subEditCmd changes a subscription. Revision 0 is any revision. A header without a value is
+// removed.
 type subEditCmd struct {
 	specFlags
 

@@ -43,8 +43,7 @@ func (s *Handler) listAudit(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
-// auditQuery parses the parameters. The cursor is a position in the ledger. Code InvalidRequest for
-// a malformed action.
+// auditQuery parses the parameters. The cursor is a position in the ledger. Code InvalidRequest.
 func auditQuery(c echo.Context) (q model.LedgerQuery, err error) {
 	p, err := httpkit.PageOf(c, "namespace", "resource", "action", "actor", "since", "until")
 	if err != nil {

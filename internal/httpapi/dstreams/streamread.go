@@ -57,8 +57,8 @@ func (s *Handler) getStream(c echo.Context) error {
 	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
 }
 
-// reading parses a read. A stream without a visible event looks missing to a caller that may not
-// write to it.
+// reading parses a read. A stream whose events are all hidden looks missing to a caller that may
+// not write to it.
 func (s *Handler) reading(c echo.Context) (reading, error) {
 	key, err := streamKey(c)
 	if err != nil {
