@@ -151,7 +151,8 @@ type edit struct {
 // store makes an edit, and returns the stored record and its revision. It repeats apply after a
 // concurrent change. Every try writes an intent first, or keeps that of the previous try if nothing
 // has changed, so that each stored change has an entry in the ledger, unless the edit protects. An
-// unchanged record is neither stored nor waited for.
+// unchanged record is not stored again, but waited for: an earlier call may have ended before all
+// replicas confirmed it.
 func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, error) {
 	var intent *ledger.Intent
 	for {
@@ -163,7 +164,7 @@ func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, er
 		after, changed, err := e.apply(before)
 		if err != nil || !changed {
 			intent.Fail(ctx, errors.Join(err, sluice.Errorf(sluice.Conflict, "concurrent change")))
-			return before, revision, err
+			return before, revision, a.unchanged(ctx, revision, e, err)
 		}
 		e.change.Old, e.change.New = e.show(before), e.show(after)
 		if intent, err = a.intend(ctx, intent, e); err != nil {
@@ -181,6 +182,14 @@ func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, er
 	}
 }
 
+// unchanged returns the error of an edit's apply, or else waits for the stored record.
+func (a *Authority) unchanged(ctx context.Context, revision uint64, e edit, err error) error {
+	if err != nil {
+		return err
+	}
+	return a.await(ctx, revision, e.unnoticed)
+}
+
 // intend writes the intended change to the ledger. A revocation proceeds without a ledger, too, and
 // the missing entry is logged.
 func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*ledger.Intent, error) {
@@ -188,6 +197,15 @@ func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*
 		return a.needs.Ledger.Note(ctx, tried, e.change), nil
 	}
 	return a.needs.Ledger.Intend(ctx, tried, e.change)
+}
+
+// confirm waits until all replicas enforce the stored record of a key, if there is one.
+func (a *Authority) confirm(ctx context.Context, key string) error {
+	_, revision, err := a.needs.Records.Get(ctx, key)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return fmt.Errorf("read: %w", err)
+	}
+	return a.await(ctx, revision, false)
 }
 
 // await waits until a revision is enforced: by this replica if here is true, otherwise by all

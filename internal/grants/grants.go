@@ -245,9 +245,6 @@ func (a *Authority) revoke(ctx context.Context, by sluice.Caller, id, namespace 
 			return authz.Record{Grant: &g}, true, nil
 		},
 	})
-	if err == nil {
-		err = a.await(ctx, revision, false) // a repeated call may rely on it as well
-	}
 	if r.Grant == nil {
 		return sluice.Grant{}, err
 	}

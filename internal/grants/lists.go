@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,10 +17,10 @@ const maxEntries = 100 // of a principal in a namespace
 
 // PutACL sets a principal's access to a namespace. The first entry puts the namespace's access list
 // in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin. It replaces
-// all entries of the principal; empty patterns become /**. An equal list is no change: PutACL then
-// returns at once, even if not all replicas have confirmed it. The access list and its head are
-// separate records, written one after the other: after a failure in between, repeat the call. The
-// order (demote, entry, promote) keeps the head from naming a principal that is no admin.
+// all entries of the principal; empty patterns become /**. An equal list is no change, and is waited
+// for, too. The access list and its head are separate records, written one after the other: after a
+// failure in between, repeat the call. The order (demote, entry, promote) keeps the head from naming
+// a principal that is no admin.
 func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL) (sluice.ACL, error) {
 	if err := checkACL(&acl); err != nil {
 		return acl, err
@@ -41,10 +42,11 @@ func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL
 
 // DeleteACL removes a principal's access to a namespace. Codes NotFound; Conflict for the last
 // admin. The record remains, with no entries. It needs no ledger, because it only takes rights. A
-// list without entries stays in force.
+// list without entries stays in force. NotFound comes after all replicas have confirmed an earlier
+// deletion; code Unavailable if they have not.
 func (a *Authority) DeleteACL(ctx context.Context, by sluice.Caller, namespace string, p sluice.Principal) error {
 	if _, err := a.ACL(namespace, p); err != nil {
-		return err
+		return cmp.Or(a.confirm(ctx, streams.ACLKey(namespace, p)), err)
 	}
 	if err := a.demote(ctx, namespace, p); err != nil {
 		return err
@@ -170,8 +172,7 @@ func (a *Authority) head(ctx context.Context, namespace string, change func(*aut
 	})
 }
 
-// write is store for a change that another ledger entry covers. It always waits for all replicas,
-// unless nothing changed.
+// write is store for a change that another ledger entry covers. It always waits for all replicas.
 func (a *Authority) write(ctx context.Context, key string, apply func(authz.Record) (authz.Record, bool, error)) error {
 	for {
 		before, revision, err := a.needs.Records.Get(ctx, key)
@@ -179,8 +180,11 @@ func (a *Authority) write(ctx context.Context, key string, apply func(authz.Reco
 			return fmt.Errorf("read: %w", err)
 		}
 		after, changed, err := apply(before)
-		if err != nil || !changed {
+		if err != nil {
 			return err
+		}
+		if !changed {
+			return a.await(ctx, revision, false)
 		}
 		stored, err := a.needs.Records.Put(ctx, key, after, revision)
 		if sluice.CodeOf(err) == sluice.Conflict {

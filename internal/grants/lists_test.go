@@ -1,6 +1,7 @@
 package grants_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -89,4 +90,70 @@ func TestNamespace_DeletionRemovesItsRights(t *testing.T) {
 	require.True(t, r.Label("acme").Public())
 	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", Lifecycle: sluice.Lifecycle{CreatedBy: "root"}}
 	require.Equal(t, model.Pass, r.index.Decide(sub, &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}, time.Now()))
+}
+
+// S0-57, S0-58: after Unavailable, a repeated change is confirmed by all replicas, too, although
+// the record is stored already.
+func TestStore_RepetitionIsConfirmed(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	a, b := start(t, server, "a"), start(t, server, "b")
+	put := func(ctx context.Context, p sluice.Principal, tier sluice.Tier) error {
+		_, err := a.PutACL(ctx, root, sluice.ACL{Namespace: "acme", Principal: p, Entries: []sluice.Access{{Tier: tier}}})
+		return err
+	}
+	require.NoError(t, put(t.Context(), "user:ann", sluice.TierAdmin))
+	require.NoError(t, put(t.Context(), "user:bob", sluice.TierWrite))
+	_, err := a.PutProfile(t.Context(), root, sluice.Profile{Principal: "user:ann", Clearance: sluice.Label{Level: sluice.LevelSecret}})
+	require.NoError(t, err)
+	a.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
+	for _, c := range []struct {
+		name string
+		call func(ctx context.Context) error
+		then sluice.Code // of a repetition that was confirmed
+	}{
+		{"PutACL", func(ctx context.Context) error { return put(ctx, "user:bob", sluice.TierRead) }, ""},
+		{"DeleteACL", func(ctx context.Context) error { return a.DeleteACL(ctx, root, "acme", "user:bob") }, sluice.NotFound},
+		{"DeleteProfile", func(ctx context.Context) error { return a.DeleteProfile(ctx, root, "user:ann") }, sluice.NotFound},
+		{"PutLabel", func(ctx context.Context) error {
+			return a.PutLabel(ctx, root, "acme", sluice.Label{Level: sluice.LevelSecret})
+		}, ""},
+		{"Erase", func(ctx context.Context) error { _, err := a.Erase(ctx, root, "acme", "/a", 7); return err }, ""},
+		{"EndGrants", func(ctx context.Context) error { return a.EndGrants(ctx, root, "acme") }, ""},
+	} {
+		release := b.holds()
+		first, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.call(first) }()
+		require.Eventually(t, b.isHeld, patience, time.Millisecond, c.name)
+		cancel()
+		require.Equal(t, sluice.Unavailable, sluice.CodeOf(<-ended), c.name)
+
+		again, cancel := context.WithTimeout(t.Context(), time.Second)
+		require.Equal(t, sluice.Unavailable, sluice.CodeOf(c.call(again)), c.name)
+		cancel()
+		release()
+		require.Equal(t, c.then, sluice.CodeOf(c.call(t.Context())), c.name)
+	}
+}
+
+// holds lets the next withdrawals of a replica wait until release is called.
+func (r *replica) holds() (release func()) {
+	hold := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold, r.withdrawn = hold, 0
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.hold = nil
+		close(hold)
+	}
+}
+
+// isHeld reports whether a withdrawal has begun since holds was called.
+func (r *replica) isHeld() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.withdrawn > 0
 }

@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -25,11 +26,12 @@ func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.P
 	return p, a.putProfile(ctx, by, sluice.ActionPrincipalPut, p)
 }
 
-// DeleteProfile removes a principal's clearance, which is then PUBLIC. Code NotFound. The record
-// remains, empty.
+// DeleteProfile removes a principal's clearance, which is then PUBLIC. The record remains, empty.
+// Code NotFound if there is none, after all replicas have confirmed an earlier deletion; code
+// Unavailable if they have not.
 func (a *Authority) DeleteProfile(ctx context.Context, by sluice.Caller, p sluice.Principal) error {
 	if _, err := a.Profile(p); err != nil {
-		return err
+		return cmp.Or(a.confirm(ctx, streams.ProfileKey(p)), err)
 	}
 	return a.putProfile(ctx, by, sluice.ActionPrincipalDelete, sluice.Profile{Principal: p})
 }
@@ -71,8 +73,8 @@ func (a *Authority) Profiles() []sluice.Profile {
 	return all
 }
 
-// PutLabel labels a namespace. Code InvalidRequest. An equal label is no change, and is not waited
-// for.
+// PutLabel labels a namespace. Code InvalidRequest. An equal label is no change, and is waited for,
+// too.
 func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace string, l sluice.Label) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -100,11 +102,10 @@ func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace st
 // Label returns a namespace's label. The zero label, which is PUBLIC, if none was set.
 func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
 
-// Erase marks events on a path up to a sequence as erased. When it returns after a change, no
-// replica sends any of them. The sequence of a tombstone never decreases. It returns the tombstone
-// in force, which is an earlier one if that goes as far. It needs no ledger (see edit). The events
-// themselves remain in the log. If the tombstone exists already, it returns at once, even if not
-// all replicas have confirmed it.
+// Erase marks events on a path up to a sequence as erased. When it returns without an
+// error, no replica sends any of them. The sequence of a tombstone never decreases. It returns the
+// tombstone in force, which is an earlier one if that goes as far. It needs no ledger (see edit).
+// The events themselves remain in the log.
 func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{
@@ -127,9 +128,10 @@ func (a *Authority) Erase(ctx context.Context, by sluice.Caller, namespace strin
 
 // EndGrants revokes the grants of a namespace that is being deleted, so that they give no rights in
 // a new one of its name. It revokes one after the other, waits for all replicas each time, and
-// stops at the first error: repeat it. Grants for all namespaces remain.
+// stops at the first error: repeat it. It waits for revoked grants again, so that a repeated call
+// relies on nothing unconfirmed. Grants for all namespaces remain.
 func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace string) error {
-	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && about(r, namespace) }) {
+	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && r.Grant.Object.Namespace == namespace }) {
 		if _, err := a.revoke(ctx, by, r.Grant.ID, namespace); err != nil {
 			return err
 		}
@@ -152,11 +154,9 @@ func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, names
 	return nil
 }
 
-// about reports whether a record is about a namespace and not empty.
+// about reports whether a record other than a grant is about a namespace and not empty.
 func about(r authz.Record, namespace string) bool {
 	switch {
-	case r.Grant != nil:
-		return r.Grant.Object.Namespace == namespace && r.Grant.RevokedAt == nil
 	case r.ACL != nil:
 		return r.ACL.Namespace == namespace && len(r.ACL.Entries) > 0
 	case r.Admins != nil:
