@@ -82,7 +82,7 @@ func (h *Handler) Command() []string { return append([]string{h.Program}, h.Args
 // Limits are the resource limits of a program's processes.
 type Limits struct {
 	MemoryMiB uint64          `json:"memoryMiB"` // address space; 0: unlimited
-	Processor sluice.Duration `json:"processor"` // CPU time; 0s: unlimited
+	Processor sluice.Duration `json:"processor"` // CPU time, rounded up to whole seconds; 0s: unlimited
 	OpenFiles uint64          `json:"openFiles"` // default: 256
 	Processes uint64          `json:"processes"` // in its control group or else of modules.user; 0: unlimited
 	FileMiB   uint64          `json:"fileMiB"`   // size of a file that it writes; default: 64
@@ -261,7 +261,7 @@ func parseHandler(text []byte, endpoints map[string]string) (Handler, error) {
 	if in.Endpoint != "" {
 		return h, cmp.Or(h.setEndpoint(&in, endpoints), h.checkPolicy())
 	}
-	return h, cmp.Or(h.setProgram(), h.setMode(&in), h.checkRest(), h.checkDeclaration(), h.checkPolicy())
+	return h, cmp.Or(h.setProgram(), h.setMode(&in), h.checkRest(), h.Limits.check(), h.checkDeclaration(), h.checkPolicy())
 }
 
 // setEvents sets which events the handler gets, from its type and filter. It fails if they are

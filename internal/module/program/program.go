@@ -31,7 +31,7 @@ const MarkName = "SLUICE_RUN"
 // Limits bound the resources of each process of a program; zero: unlimited.
 type Limits struct {
 	Memory    uint64        // bytes of address space; with a control group also bytes of memory of all processes
-	Processor time.Duration // time
+	Processor time.Duration // time, rounded up to whole seconds
 	Files     uint64        // open at once
 	FileSize  uint64        // bytes
 	Processes uint64        // in the control group, and of the user that programs run as; unlimited without either

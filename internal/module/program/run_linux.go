@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -206,11 +207,12 @@ func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timed
 	return ctx.Err() == nil
 }
 
-// limit sets the limits of a process that has just been started. RLIMIT_CPU counts whole seconds,
-// so a processor time below one second sets no limit.
+// limit sets the limits of a process that has just been started. RLIMIT_CPU counts whole seconds, so
+// a processor time is rounded up to them.
 func limit(pid int, l Limits) error {
+	seconds := uint64(math.Ceil(max(0, l.Processor.Seconds())))
 	all := map[int]uint64{
-		unix.RLIMIT_AS: l.Memory, unix.RLIMIT_CPU: uint64(l.Processor.Seconds()), unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_FSIZE: l.FileSize,
+		unix.RLIMIT_AS: l.Memory, unix.RLIMIT_CPU: seconds, unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_FSIZE: l.FileSize,
 		unix.RLIMIT_NPROC: l.Processes,
 	}
 	for which, most := range all {
