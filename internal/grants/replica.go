@@ -24,12 +24,14 @@ type Replica struct {
 	Log *slog.Logger
 }
 
-// Run applies the records to the index and announces the applied revision, until ctx is done. It
-// returns the error of FollowTo, but not before ctx is done, because the other two parts run until
-// then.
+// Run applies the records to the index and announces the applied revision, until ctx is done or
+// FollowTo ends. It returns the error of FollowTo. Without it, the replica would enforce no change
+// any more, so it no longer announces that it decides, either.
 func (r Replica) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer stop()
 	parts.Go(func() { r.Presence.Run(ctx) })
 	parts.Go(func() { r.Follower.Run(ctx, sweepEvery) })
 	return r.Records.FollowTo(ctx, r.Follower)
