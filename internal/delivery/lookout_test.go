@@ -230,6 +230,7 @@ func TestExpire_DuringDowntimeMakesDeadLetters(t *testing.T) {
 	proc := w.start(t)
 	w.publishMany(t, 1, 4)
 	<-reached
+	proc.cancel()
 	close(answer)
 	proc.stop() // the first is settled, the others wait
 	delivered := w.endpoint.delivered()
