@@ -54,10 +54,11 @@ func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
 	require.Empty(t, holder)
 
 	settled, told := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(told) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = one.Run(ctx, func() <-chan struct{} { close(told); return settled }) // it only ends with ctx
+		_ = one.Run(ctx, func() <-chan struct{} { tell(); return settled }) // it only ends with ctx
 	})
 	defer func() { cancel(); running.Wait() }()
 	<-told
