@@ -12,8 +12,10 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/bootstrap"
 	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/httpserver"
 	"github.com/sluice-io/sluice/internal/otlp"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -54,7 +56,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	}
 	s := &server{
 		Base: bootstrap.New(ctx, cfg, bootstrap.Options{Log: opts.Log, Version: opts.Version, LeaseTTL: opts.LeaseTTL}),
-		cfg:  cfg, opts: opts, otlp: sends,
+		cfg:  cfg, opts: opts, otlp: sends, starting: httpapi.NewStarting(),
 	}
 	ctx = s.Deadline.Context(ctx)
 	if s.web, err = httpserver.Listen(ctx, cfg.HTTP, opts.Log); err != nil {
@@ -63,7 +65,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	defer func() { err = errors.Join(err, s.web.Close()) }()
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
-		return err
+		return shutdown.Failure(ctx, err)
 	}
 	s.tell(ctx, sluice.TypeServerStarted)
 	defer func() { err = errors.Join(err, datadir.RemoveAddresses(cfg.Data)) }()

@@ -74,7 +74,7 @@ func (s *server) components() []component {
 			return records.FollowNamespaces(ctx, s.Store, namespaces.Set, namespaces.Remove)
 		},
 		func(ctx context.Context) error { return records.FollowTypes(ctx, s.Store, s.catalogue) },
-		func(ctx context.Context) error { return s.web.Serve(ctx, s.api) },
+		s.web.Serve,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -72,11 +71,11 @@ type server struct {
 	access
 	engines
 
-	cfg  config.Config
-	opts Options
-	web  *httpserver.Server
-	api  http.Handler
-	otlp *otlp.Exporter
+	cfg      config.Config
+	opts     Options
+	web      *httpserver.Server
+	starting *httpapi.Starting // until the API is there
+	otlp     *otlp.Exporter
 }
 
 // storage holds the components that keep the store within its limits and intact.
@@ -373,7 +372,7 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request has its own context
+	s.starting.Ready(httpapi.New(httpapi.Options{ //nolint:contextcheck // a request has its own context
 		Authentication: httpapi.Authentication{
 			Token:     token,
 			Authority: s.authority,
@@ -413,7 +412,7 @@ func (s *server) openAPI(context.Context) error {
 		Version:     s.opts.Version,
 		Logger:      s.opts.Log,
 		LogRequests: httpapi.RequestLog(s.cfg.Log.Requests),
-	}).Handler()
+	}).Handler())
 	return nil
 }
 

@@ -13,7 +13,8 @@ import (
 // open constructs the components. It waits for an external store until ctx ends, so that a server
 // can be started together with its NATS cluster. An embedded store has a time limit.
 func (s *server) open(ctx context.Context) error {
-	begin := []func(context.Context) error{s.web.LoadTLS, s.OpenNATS, s.forget}
+	listen := func(ctx context.Context) error { return s.web.Start(ctx, s.starting) }
+	begin := []func(context.Context) error{listen, s.OpenNATS, s.forget}
 	// The order matters: each step uses fields that the steps before it have set.
 	rest := []func(context.Context) error{
 		s.openRoom, s.openSender, s.openRegistry, s.openReports, s.openAccess, s.openModules, s.openEngine, s.openWakes, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openMirrors, s.openKnowledge, s.openAPI,

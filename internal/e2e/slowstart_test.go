@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
 
@@ -42,6 +44,55 @@ func TestStart_WaitsForSilentNATS(t *testing.T) {
 			s.stop(t)
 		})
 	}
+}
+
+// A server that waits for its NATS is alive and not ready, and can be told to end.
+func TestStart_IsAliveWithoutNATS(t *testing.T) {
+	t.Parallel()
+	for name, comes := range map[string]bool{"it comes later": true, "it stays away": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nats := natstest.Listening(t)
+			url := nats.ClientURL()
+			nats.Stop(t)
+			cfg := config.Default()
+			cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.URL, cfg.Secrets.Key = t.TempDir(), true, unused(t), url, sharedKey
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- app.Run(ctx, cfg, app.Options{Version: "test", Log: endOfLog(t), Silent: true}) }()
+			status := func(path string) int {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+cfg.HTTP.Listen+path, http.NoBody)
+				require.NoError(t, err)
+				res, err := http.DefaultClient.Do(req)
+				if err != nil {
+					return 0 // it does not listen yet
+				}
+				require.NoError(t, res.Body.Close())
+				return res.StatusCode
+			}
+			eventually(t, func() bool { return status("/livez") == http.StatusOK }, "it is alive")
+			require.Equal(t, http.StatusServiceUnavailable, status("/readyz"))
+			if comes {
+				nats.Start(t)
+				eventually(t, func() bool { return status("/readyz") == http.StatusOK }, "it is ready")
+				nats.Stop(t)
+				eventually(t, func() bool { return status("/livez") == http.StatusOK }, "it stays alive")
+			}
+			cancel()
+			require.NoError(t, <-ended)
+			require.Zero(t, status("/livez"))
+		})
+	}
+}
+
+// unused returns an address on which no process listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
 }
 
 // Fault F9: an error that waiting does not change ends the start, with a store elsewhere as well.

@@ -30,13 +30,16 @@ const maxHeader = 64 << 10
 const maxStreams = 100
 
 // Server is a listening HTTP server. The system queues connections from Listen on; the server
-// accepts them while Serve runs.
+// accepts them from Start on.
 type Server struct {
 	cfg      config.HTTP
 	log      *slog.Logger
 	listener net.Listener
 	tls      *tls.Config  // nil: plain HTTP
 	conns    atomic.Int64 // open connections
+
+	web   *http.Server // set by Start
+	ended chan error   // why the server stopped accepting connections, then closed
 
 	stopping context.Context //nolint:containedctx // ends when waiting requests should end
 	stop     context.CancelFunc
@@ -66,13 +69,22 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	}, backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(10*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(time.Second)), ctx))
 }
 
-// Close closes the address.
-func (s *Server) Close() error {
+// Close closes the address and all connections.
+func (s *Server) Close() (err error) {
 	s.stop()
-	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
+	if s.web != nil {
+		err = unlessClosed(s.web.Close())
+		for range s.ended { // until it is closed
+		}
 	}
-	return nil
+	return errors.Join(err, unlessClosed(s.listener.Close()))
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // Stopping returns a context that ends when waiting requests should end.
@@ -92,31 +104,42 @@ func (s *Server) URL() string {
 	return "http://" + s.listener.Addr().String()
 }
 
-// Serve serves the handler until ctx is done, and then completes the requests in flight.
-func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
-	web := s.web(ctx, handler)
-	ended := make(chan error, 1)
-	go func() { ended <- s.accept(web) }() // ended by Shutdown
+// Start loads the certificate, if one is configured, and begins to serve the handler. ctx carries
+// the deadline of the shutdown. Call it once.
+func (s *Server) Start(ctx context.Context, handler http.Handler) error {
+	if err := s.loadTLS(ctx); err != nil {
+		return err
+	}
+	s.web, s.ended = s.server(ctx, handler), make(chan error, 1)
+	go func() { // ended by Shutdown or Close
+		defer close(s.ended)
+		s.ended <- s.accept()
+	}()
+	return nil
+}
+
+// Serve waits until ctx is done, and then completes the requests in flight. Start must precede it.
+func (s *Server) Serve(ctx context.Context) error {
 	select {
-	case err := <-ended:
+	case err := <-s.ended:
 		return err
 	case <-ctx.Done():
 	}
 	s.stop()
-	err := web.Shutdown(shutdown.Lasting(ctx))
+	err := s.web.Shutdown(shutdown.Lasting(ctx))
 	if errors.Is(err, context.Canceled) { // requests are in flight for which the store does not respond
 		shutdown.Left(ctx, "requests", 1)
-		err = web.Close()
+		err = s.web.Close()
 	}
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+	if served := <-s.ended; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	return err
 }
 
-// web returns the HTTP server. Its timeouts and limits disconnect clients that are slow, silent or
+// server returns the HTTP server. Its timeouts and limits disconnect clients that are slow, silent or
 // too verbose.
-func (s *Server) web(ctx context.Context, handler http.Handler) *http.Server {
+func (s *Server) server(ctx context.Context, handler http.Handler) *http.Server {
 	limits := s.cfg.Timeouts
 	return &http.Server{
 		Handler:           handler,
@@ -134,12 +157,12 @@ func (s *Server) web(ctx context.Context, handler http.Handler) *http.Server {
 }
 
 // accept serves until the server is shut down. Connections beyond the limit wait unaccepted.
-func (s *Server) accept(web *http.Server) error {
+func (s *Server) accept() error {
 	limited := netutil.LimitListener(bounded{s.listener}, s.cfg.MaxConnections)
 	if s.tls != nil {
-		return web.ServeTLS(limited, "", "") // the files are in the configuration
+		return s.web.ServeTLS(limited, "", "") // the files are in the configuration
 	}
-	return web.Serve(limited)
+	return s.web.Serve(limited)
 }
 
 // WarnPlain warns of an API that is exposed on a network without TLS. Behind a TLS proxy,
@@ -163,8 +186,8 @@ func (s *Server) countConnections(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// LoadTLS loads the certificate, if one is configured. It must precede Serve.
-func (s *Server) LoadTLS(ctx context.Context) error {
+// loadTLS loads the certificate, if one is configured.
+func (s *Server) loadTLS(ctx context.Context) error {
 	wanted := s.cfg.TLS
 	if !wanted.On() {
 		return nil

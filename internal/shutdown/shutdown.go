@@ -168,6 +168,15 @@ func Lasting(ctx context.Context) context.Context {
 	return without
 }
 
+// Failure returns the error of work that ended early. It is nil if ctx is done: the work was told to
+// end.
+func Failure(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
 // Left counts n unfinished items of a kind with the deadline that ctx carries. It returns false if
 // no shutdown has begun: then the caller logs the items itself.
 func Left(ctx context.Context, what string, n int) bool {

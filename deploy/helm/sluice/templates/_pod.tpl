@@ -53,12 +53,7 @@ spec:
         {{- if .Values.nats.expose }}
         - {name: nats, containerPort: 4222}
         {{- end }}
-      # The process answers. A server that waits for its NATS has no listener yet.
-      startupProbe:
-        {{- include "sluice.probe" (dict "path" "/livez" "values" .Values) | nindent 8 }}
-        periodSeconds: 5
-        timeoutSeconds: 3
-        failureThreshold: {{ max 1 (div .Values.probes.startupSeconds 5) }}
+      # The process answers, also while it waits for its NATS.
       livenessProbe:
         {{- include "sluice.probe" (dict "path" "/livez" "values" .Values) | nindent 8 }}
         periodSeconds: 10
