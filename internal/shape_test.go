@@ -20,6 +20,8 @@ const (
 	mostLines  = 6000 // of a package, without tests
 	mostWiring = 1300 // of internal/app
 	mostFields = 25   // of a struct
+
+	fewestComments, mostComments = 12, 20 // percent of the lines that are not blank
 )
 
 // Issue 14, bar: packages and structs stay small enough for one reader.
@@ -49,6 +51,26 @@ func TestShape_KeepsTheBars(t *testing.T) {
 		}
 	}
 	require.Empty(t, large)
+}
+
+// Issue 14, bar: contracts and reasons are written down, and comments do not crowd out the code.
+func TestShape_HasEnoughComments(t *testing.T) {
+	t.Parallel()
+	lines, comments := 0, 0
+	for _, data := range sourceFiles(t) {
+		for line := range bytes.Lines(data) {
+			line = bytes.TrimSpace(line)
+			if len(line) > 0 {
+				lines++
+			}
+			if bytes.HasPrefix(line, []byte("//")) {
+				comments++
+			}
+		}
+	}
+	percent := 100 * float64(comments) / float64(lines)
+	require.GreaterOrEqual(t, percent, float64(fewestComments))
+	require.LessOrEqual(t, percent, float64(mostComments))
 }
 
 // sourceFiles returns the Go files of the module without tests, by their paths in it.

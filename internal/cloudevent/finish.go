@@ -23,7 +23,9 @@ func finish(e *sluice.Event, path string) error {
 	return e.Check()
 }
 
-// InheritTrace sets the request's trace context on events without one.
+// InheritTrace sets the request's trace context (traceparent, tracestate) on events without one. It
+// sets tracestate only beside the traceparent of the same request: the two belong together. Code
+// InvalidRequest for an invalid header.
 func InheritTrace(header http.Header, events []sluice.Event) error {
 	if header.Get("Traceparent") == "" && header.Get("Tracestate") == "" {
 		return nil

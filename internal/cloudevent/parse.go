@@ -31,6 +31,14 @@ const MaxBatch = 1000
 
 // Parse returns the events of a request, in order: one CloudEvent in structured or binary
 // mode, a batch, or plain JSON in the short form. Code InvalidRequest otherwise.
+//
+//	application/cloudevents+json         {"specversion":"1.0","id":…,"source":…,"type":…,"path":…,"data":…}
+//	application/cloudevents-batch+json   [{…},{…}]
+//	ce-* headers                         the body is the data, Content-Type is that of the data
+//	application/json                     {"path":…,"type":…,"data":…}, or an array of that; an
+//	                                     element with specversion is a CloudEvent
+//
+// In binary mode the data is body itself, not a copy.
 func Parse(header http.Header, body []byte) ([]sluice.Event, error) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
@@ -64,12 +72,14 @@ func Parse(header http.Header, body []byte) ([]sluice.Event, error) {
 	return events, InheritTrace(header, events)
 }
 
+// isBinary reports whether a request is in binary mode. One of the three headers is enough, so that
+// a request without the others is told which attribute it lacks.
 func isBinary(header http.Header) bool {
 	return header.Get("Ce-Specversion") != "" || header.Get("Ce-Id") != "" || header.Get("Ce-Type") != ""
 }
 
 // parseArray parses the elements one at a time, so that an array above the limit costs no more than
-// a batch.
+// a batch. An error of an element names its index, and no event of the array is returned then.
 func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
 	items, err := jsonarray.Split(body, MaxBatch)
 	switch {
@@ -91,6 +101,7 @@ func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) 
 	return events, nil
 }
 
+// parseOne parses a body that is one event.
 func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
 	event, err := parse(body)
 	if err != nil {
@@ -99,7 +110,8 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 	return []sluice.Event{event}, nil
 }
 
-// shortForm is an event in plain JSON.
+// shortForm is an event in plain JSON. Only the path is required, and a subject stands in for it.
+// Unknown members are an error, so that a misspelt one is not lost.
 type shortForm struct {
 	Path    string          `json:"path"`
 	Type    string          `json:"type"`
@@ -113,7 +125,8 @@ type shortForm struct {
 }
 
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in
-// which id, type and time are optional.
+// which id, type and time are optional. An event without an ID gets a UUID of version 7: a request
+// that is repeated without one is stored twice.
 func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	if bytes.Contains(item, []byte(`"specversion"`)) && isCloudEvent(item) {
 		return parseStructured(item)
@@ -142,7 +155,8 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	return e, finish(&e, short.Path)
 }
 
-// isCloudEvent reports whether plain JSON has specversion.
+// isCloudEvent reports whether plain JSON has specversion. A member of the data with that name does
+// not count.
 func isCloudEvent(item json.RawMessage) bool {
 	var version struct {
 		SpecVersion json.RawMessage `json:"specversion"`
@@ -150,7 +164,8 @@ func isCloudEvent(item json.RawMessage) bool {
 	return json.Unmarshal(item, &version) == nil && version.SpecVersion != nil
 }
 
-// parseStructured parses a CloudEvent in the JSON format. Its data is preserved byte for byte.
+// parseStructured parses a CloudEvent in the JSON format. Its data is preserved byte for byte. An
+// attribute that is null counts as missing.
 func parseStructured(item json.RawMessage) (sluice.Event, error) {
 	var members map[string]json.RawMessage
 	if err := strictjson.Decode(item, &members); err != nil {
@@ -175,7 +190,8 @@ func parseStructured(item json.RawMessage) (sluice.Event, error) {
 	return e, err
 }
 
-// attributeValue returns a string, boolean or integer in its canonical string form.
+// attributeValue returns a string, boolean or integer in its canonical string form: "true", "-7".
+// Code InvalidRequest for anything else, also for a fraction, and an integer of more than 32 bits.
 func attributeValue(name string, raw json.RawMessage) (string, error) {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -197,7 +213,7 @@ func attributeValue(name string, raw json.RawMessage) (string, error) {
 }
 
 // structuredData returns the event's data: decoded data_base64, the text of a string for a content
-// type other than JSON, and anything else as it was sent.
+// type other than JSON, and anything else as it was sent. Nil if there is none.
 func structuredData(e *sluice.Event, members map[string]json.RawMessage) ([]byte, error) {
 	data, hasData := members["data"]
 	encoded, hasEncoded := members["data_base64"]
@@ -220,7 +236,8 @@ func structuredData(e *sluice.Event, members map[string]json.RawMessage) ([]byte
 	return data, nil
 }
 
-// parseBinary parses a CloudEvent with attributes in ce-* headers and data in the body.
+// parseBinary parses a CloudEvent with attributes in ce-* headers and data in the body. An empty
+// body is no data, which differs from the JSON null.
 func parseBinary(header http.Header, body []byte) (sluice.Event, error) {
 	attributes := map[string]string{"datacontenttype": header.Get("Content-Type")}
 	for name, values := range header {
@@ -241,7 +258,8 @@ func parseBinary(header http.Header, body []byte) (sluice.Event, error) {
 }
 
 // unescape decodes a header's value according to the CloudEvents HTTP binding (3.1.3.2): enclosing
-// quotes are removed, %XX is a byte, and any other percent sign is literal.
+// quotes are removed, %XX is a byte, and any other percent sign is literal. The result may be
+// invalid UTF-8, which the check of the event refuses.
 func unescape(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])
@@ -288,6 +306,8 @@ func fromAttributes(attributes map[string]string) (sluice.Event, error) {
 	return e, finish(&e, attributes["path"])
 }
 
+// setAttribute sets an attribute by its CloudEvents name; an unknown name is an extension. The
+// caller uses specversion and path itself.
 func setAttribute(e *sluice.Event, name, value string) error {
 	switch name {
 	case "specversion", "path":
@@ -312,6 +332,8 @@ func setAttribute(e *sluice.Event, name, value string) error {
 	return nil
 }
 
+// setTime sets the time of an event (RFC 3339); an empty value leaves it zero, and the server sets
+// the time at which it stores the event.
 func setTime(e *sluice.Event, value string) error {
 	if value == "" {
 		return nil
@@ -321,6 +343,8 @@ func setTime(e *sluice.Event, value string) error {
 	return err
 }
 
+// setExtension sets an extension. Code InvalidRequest for a name or value that CloudEvents does not
+// permit.
 func setExtension(e *sluice.Event, name, value string) error {
 	if err := sluice.CheckExtension(name, value); err != nil {
 		return err

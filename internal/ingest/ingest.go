@@ -5,6 +5,14 @@
 // namespace's quota, its catalogue, the stamp of the producer, the loop guard. A refusal has the
 // same code and message for every publisher. Then the events are stored, with the same side effects
 // for every publisher.
+//
+//	allowed ──► quota ──► catalogue ──► producer ──► loop guard ──► Store
+//	reserved    429 or    schema,       stamped      409, with      all events,
+//	names and   too       known         from the     the chain      or none
+//	rights      large     types         caller       for readers
+//
+// Everything but Store is Admit. Rights come first, so that a caller without them learns nothing
+// about quotas and types, and charges nothing. The loop guard comes last, as it may read the log.
 package ingest
 
 import (

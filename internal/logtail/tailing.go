@@ -1,6 +1,10 @@
 // Package logtail reads the log of a namespace once for all readers of an engine in this process. A
 // tail fills a ring, from which each reader takes new events at its own pace. It starts with the
 // first reader. It stops some time after the last one has left, or when the log is recreated.
+//
+//	the log ──► tail ──► ring ──┬──► a reader at the newest event
+//	             one request    └──► a reader that is behind; outside the ring it must
+//	             for all             read the log by itself
 package logtail
 
 import (
