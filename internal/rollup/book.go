@@ -39,8 +39,9 @@ type Block struct {
 	Hour   int64     `json:"hour,omitempty"`   // since 1970
 	At     time.Time `json:"at"`               // when it was written
 
-	Counts    map[string]StoredCounts   `json:"counts,omitempty"` // of the minute
-	Cells     map[string]StoredCells    `json:"cells,omitempty"`  // of the hour
+	Partial   bool                      `json:"partial,omitempty"` // the minute went on: a later block replaces this one
+	Counts    map[string]StoredCounts   `json:"counts,omitempty"`  // of the minute
+	Cells     map[string]StoredCells    `json:"cells,omitempty"`   // of the hour
 	Standings map[string]StoredStanding `json:"standings,omitempty"`
 	Replica   *Replica                  `json:"replica,omitempty"`
 }
@@ -96,7 +97,7 @@ type Book struct {
 
 	mu        sync.Mutex
 	slots     map[int64]map[string]*Counts // closed minutes of this process, and all minutes of others, by span of minutes
-	blocks    map[string]*Block            // recent minutes of others, which may be stored again
+	blocks    map[string]*Block            // minutes of others that may be stored again: recent and partial ones
 	standings map[string]*Block            // of others, by key
 	unsaved   map[string]Block             // of this process
 
@@ -155,7 +156,7 @@ func (b *Book) turn(now int64) {
 	if closed {
 		b.keep(minute, all)
 		b.enterColumn(b.minutes, minute, b.deps.Process, minuteColumn(all))
-		b.save(minute, all)
+		b.save(Block{Minute: minute}, all)
 		b.turnHour(minute, all, now)
 	}
 	b.expire(minuteOf(b.deps.Now()))
@@ -180,23 +181,29 @@ func (b *Book) keep(minute int64, all map[string]Counts) {
 
 // expire removes counts of minutes older than an hour, and of hours older than a day.
 func (b *Book) expire(now int64) {
-	maps.DeleteFunc(b.slots, func(slot int64, _ map[string]*Counts) bool { return slot <= now/recent-slots })
-	maps.DeleteFunc(b.blocks, func(_ string, block *Block) bool { return block.Minute < now-recent })
+	maps.DeleteFunc(b.slots, func(slot int64, _ map[string]*Counts) bool { return over(slot*recent, now) })
+	maps.DeleteFunc(b.blocks, func(_ string, block *Block) bool {
+		return over(block.Minute, now) || !block.Partial && block.Minute < now-recent
+	})
 	maps.DeleteFunc(b.minutes, func(minute int64, _ map[string]*column) bool { return minute < now-hour })
 	maps.DeleteFunc(b.hours, func(one int64, _ map[string]*column) bool { return one < now/hour-day/hour })
 	at := b.deps.Now().Add(-stale)
 	maps.DeleteFunc(b.standings, func(_ string, block *Block) bool { return block.At.Before(at) })
 }
 
-// save queues the counts of a minute for the next Flush.
-func (b *Book) save(minute int64, all map[string]Counts) {
+// over reports whether a minute is in none of the slots any more.
+func over(minute, now int64) bool { return minute/recent <= now/recent-slots }
+
+// save queues the counts of a block's minute for the next Flush.
+func (b *Book) save(block Block, all map[string]Counts) {
+	block.At = b.deps.Now().UTC()
 	for part, ids := range parts(all) {
-		block := Block{Minute: minute, At: b.deps.Now().UTC(), Counts: make(map[string]StoredCounts, len(ids))}
+		block.Counts = make(map[string]StoredCounts, len(ids))
 		for _, id := range ids {
 			c := all[id]
 			block.Counts[id] = c.stored()
 		}
-		b.unsaved[fmt.Sprintf("%s.%d.%d", b.deps.Process, minute, part)] = block
+		b.unsaved[fmt.Sprintf("%s.%d.%d", b.deps.Process, block.Minute, part)] = block
 	}
 }
 
@@ -239,7 +246,7 @@ func (b *Book) Flush(ctx context.Context) {
 	minute, all := b.open.read()
 	b.mu.Lock()
 	if len(all) <= crowd {
-		b.save(minute, all)
+		b.save(Block{Minute: minute, Partial: true}, all)
 	}
 	b.saveStandings()
 	unsaved := b.unsaved
@@ -287,16 +294,12 @@ func (b *Book) enter(key string, block *Block) {
 		b.standings[key] = block
 		return
 	}
-	if block.Minute/recent <= now/recent-slots {
+	before := b.blocks[key]
+	if over(block.Minute, now) || before == nil && b.minutes[block.Minute][key] != nil { // its counts were final, and are known
 		return
 	}
-	if before := b.blocks[key]; before != nil {
-		slot := b.slots[block.Minute/recent]
-		for id, s := range before.Counts {
-			if c := s.counts(); slot[id] != nil {
-				slot[id].remove(&c)
-			}
-		}
+	if before != nil {
+		b.takeBack(before)
 	}
 	all := make(map[string]Counts, len(block.Counts))
 	for id, s := range block.Counts {
@@ -306,8 +309,18 @@ func (b *Book) enter(key string, block *Block) {
 	if block.Minute >= now-hour {
 		b.enterColumn(b.minutes, block.Minute, key, minuteColumn(all))
 	}
-	if block.Minute >= now-recent {
+	if delete(b.blocks, key); block.Partial || block.Minute >= now-recent {
 		b.blocks[key] = block
+	}
+}
+
+// takeBack removes the counts of a block from the last hour.
+func (b *Book) takeBack(block *Block) {
+	slot := b.slots[block.Minute/recent]
+	for id, s := range block.Counts {
+		if c := s.counts(); slot[id] != nil {
+			slot[id].remove(&c)
+		}
 	}
 }
 

@@ -98,6 +98,28 @@ func TestBook_KnowsTheLastHourOfAllReplicas(t *testing.T) {
 	require.Empty(t, b.Hour().Counts, "an hour later it is over")
 }
 
+// A minute that a replica stores again long after it, because NATS was away, is counted once.
+func TestBook_CountsALateMinuteOnce(t *testing.T) {
+	t.Parallel()
+	c, s, sub := &clock{time.Unix(6_000_000, 0)}, &shelf{blocks: map[string]Block{}}, orders()
+	a, b := newBook("a", c, s), newBook("b", c, s)
+	attempts(a, sub, sluice.Delivered, 3)
+	a.Flush(t.Context())
+	s.tell(b.enter)
+	attempts(a, sub, sluice.Delivered, 2)
+	for range 20 {
+		c.now = c.now.Add(time.Minute)
+		a.turn(minuteOf(c.now))
+		b.turn(minuteOf(c.now))
+	}
+	a.Flush(t.Context())
+	for range 3 { // a reader that begins anew gets old blocks again
+		s.tell(b.enter)
+		require.EqualValues(t, 5, b.Hour().Counts["orders"].Attempts())
+		b.turn(minuteOf(c.now))
+	}
+}
+
 func TestBook_StartsWithStoredBlocks(t *testing.T) {
 	t.Parallel()
 	c, s := &clock{time.Unix(6_000_000, 0)}, &shelf{blocks: map[string]Block{}}
