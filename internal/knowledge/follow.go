@@ -115,14 +115,15 @@ func (s *space) entriesLoad() bool {
 }
 
 // fetchWanted reads stored results that are not in memory, of entries that were deleted or changed
-// and have come back. It fetches the results of one entry at a time. After an error it puts that
-// entry back.
+// and have come back. It fetches the results of one entry at a time. After an error it puts back that
+// entry and those after it.
 func (s *space) fetchWanted(ctx context.Context) error {
 	for {
 		news := s.news()
-		for _, ref := range s.takeWanted() {
+		wanted := s.takeWanted()
+		for i, ref := range wanted {
 			if err := s.fetch(ctx, ref); err != nil {
-				s.want(ref)
+				s.want(wanted[i:])
 				return err
 			}
 		}
@@ -142,10 +143,15 @@ func (s *space) takeWanted() []sluice.EntryRef {
 	return all
 }
 
-func (s *space) want(ref sluice.EntryRef) {
+// want puts back entries whose results were not read, unless they are gone.
+func (s *space) want(refs []sluice.EntryRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settle(ref)
+	for _, ref := range refs {
+		if s.items[ref] != nil {
+			s.wanted[ref] = true
+		}
+	}
 }
 
 // fetch reads the results of an entry. It reads the comparisons before the embedding, which would
