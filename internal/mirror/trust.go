@@ -33,10 +33,11 @@ func (k *Keeper) Trust(ctx context.Context, namespace string, key bundle.JWK, so
 		return bundle.TrustedKey{}, err
 	}
 	trust, err := k.changeTrust(ctx, namespace, act{by: by, action: sluice.ActionTrustedKeyAdd}, key.Thumbprint(), func(t bundle.Trust) (bundle.Trust, error) {
-		if len(t) >= maxTrusted {
-			return nil, sluice.Errorf(sluice.Conflict, "%s has %d keys, the limit", namespace, maxTrusted)
+		after, err := t.Add(key, source, k.now().UTC())
+		if len(after) > max(len(t), maxTrusted) {
+			return nil, sluice.Errorf(sluice.Conflict, "%s has %d keys, the limit, the revoked ones included: import from this source into another namespace", namespace, maxTrusted)
 		}
-		return t.Add(key, source, k.now().UTC())
+		return after, err
 	})
 	if err == nil {
 		_, err = k.deps.Namespaces.Incarnation(ctx, namespace)
