@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,8 +132,14 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	for _, one := range requests {
 		after.Subscriptions = append(after.Subscriptions, one.ID)
 	}
-	// The approval comes first: a subscription would fail its first attempts before its program may
-	// run.
+	// Subscriptions of removed handlers end first, while an approval still lists them. New ones come
+	// after the approval: they would fail their first attempts before their program may run.
+	if before != nil {
+		gone := slices.DeleteFunc(slices.Clone(before.Subscriptions), func(id string) bool { return slices.Contains(after.Subscriptions, id) })
+		if err := s.end(ctx, gone, by); err != nil {
+			return sluice.Module{}, err
+		}
+	}
 	if err := s.enterApproval(ctx, act{name, sluice.ActionModuleApprove, by}, before, &after); err != nil {
 		return sluice.Module{}, err
 	}
@@ -142,13 +149,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 			return sluice.Module{}, fmt.Errorf("subscription of handler %s: %w", one.ID, err)
 		}
 	}
-	if before != nil {
-		gone := slices.DeleteFunc(slices.Clone(before.Subscriptions), func(id string) bool { return slices.Contains(after.Subscriptions, id) })
-		if err := s.end(ctx, gone, by); err != nil {
-			return sluice.Module{}, err
-		}
-	}
-	if err := s.tell(ctx, name, after.Revision, sluice.TypeModuleEnabled, map[string]any{"digest": m.Digest, "by": by}); err != nil {
+	if err := s.tell(ctx, name, onceFor(&after), sluice.TypeModuleEnabled, map[string]any{"digest": m.Digest, "by": by}); err != nil {
 		return sluice.Module{}, err
 	}
 	return s.Host.Get(name)
@@ -205,14 +206,14 @@ func (a *Approval) public() any {
 
 // Disable stops the programs of a module. Its subscriptions pause, and keep their positions in the
 // log. Code NotFound if it is not approved. Attempts in flight continue to their end. Repeating it
-// is no error.
+// is no error, and publishes no second event.
 func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, error) {
 	before, err := s.approved(ctx, name)
 	if err != nil {
 		return sluice.Module{}, err
 	}
+	after := *before
 	if !before.Disabled {
-		after := *before
 		after.Disabled = true
 		if err := s.store(ctx, act{name, sluice.ActionModuleDisable, by}, before, &after); err != nil {
 			return sluice.Module{}, err
@@ -225,7 +226,7 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 			return sluice.Module{}, err
 		}
 	}
-	if err := s.tell(ctx, name, before.Revision, sluice.TypeModuleDisabled, map[string]any{"by": by}); err != nil {
+	if err := s.tell(ctx, name, onceFor(&after), sluice.TypeModuleDisabled, map[string]any{"by": by}); err != nil {
 		return sluice.Module{}, err
 	}
 	return s.Host.Get(name)
@@ -255,7 +256,7 @@ func (s *Service) Remove(ctx context.Context, name, by string) error {
 		return err
 	}
 	s.Host.Set(ctx, name, nil)
-	return s.tell(ctx, name, before.Revision, sluice.TypeModuleDisabled, map[string]any{"by": by})
+	return s.tell(ctx, name, onceFor(before)+"/removed", sluice.TypeModuleDisabled, map[string]any{"by": by})
 }
 
 // end deletes subscriptions.
@@ -268,11 +269,14 @@ func (s *Service) end(ctx context.Context, ids []string, by string) error {
 	return nil
 }
 
-// tell publishes a system event about a module, once for each of its revisions.
-func (s *Service) tell(ctx context.Context, name string, revision uint64, kind string, data map[string]any) error {
+// onceFor returns the part of an event's ID that is unique to a stored approval.
+func onceFor(a *Approval) string { return strconv.FormatUint(a.Revision, 10) }
+
+// tell publishes a system event about a module, once for each value of once.
+func (s *Service) tell(ctx context.Context, name, once, kind string, data map[string]any) error {
 	data["module"] = name
 	return s.Teller.Tell(ctx, sluice.DefaultNamespace, model.SystemEvent{
-		Path: sluice.ModulePath(name), Kind: kind, Data: data, ID: fmt.Sprintf("%s/%s/%d", kind, name, revision),
+		Path: sluice.ModulePath(name), Kind: kind, Data: data, ID: fmt.Sprintf("%s/%s/%s", kind, name, once),
 	})
 }
 
@@ -285,7 +289,7 @@ func (s *Service) Changed(ctx context.Context, name string, a Approval, files []
 			return fmt.Errorf("suspend subscription %s: %w", id, err)
 		}
 	}
-	return s.tell(ctx, name, a.Revision, sluice.TypeModuleChanged, map[string]any{"files": files})
+	return s.tell(ctx, name, onceFor(&a), sluice.TypeModuleChanged, map[string]any{"files": files})
 }
 
 // requests returns the requests for the subscriptions of a module. Code Unprocessable if two

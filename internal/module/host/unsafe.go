@@ -118,7 +118,7 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	if active, err := s.anyActive(ctx, a.Subscriptions); err != nil || told && !active {
 		return err
 	}
-	err = s.tell(ctx, name, a.Revision, sluice.TypeModuleUnsafe, map[string]any{
+	err = s.tell(ctx, name, onceFor(a), sluice.TypeModuleUnsafe, map[string]any{
 		"reason": a.Unsafe.Reason, "namespace": mark.Namespace, "event": mark.Event, "chain": mark.Chain, "hops": mark.Hops,
 	})
 	if err != nil {

@@ -1,0 +1,138 @@
+package host
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// office has what a service stores, and publishes an event of each ID once.
+type office struct {
+	approval *Approval
+	revision uint64
+	subs     map[string]bool
+	refuses  bool // further subscriptions
+	events   []string
+}
+
+func (o *office) Get(context.Context, string) (Approval, uint64, error) {
+	if o.approval == nil {
+		return Approval{}, 0, sluice.Errorf(sluice.NotFound, "it has none")
+	}
+	return *o.approval, o.revision, nil
+}
+
+func (o *office) Put(_ context.Context, _ string, a Approval, _ uint64) (uint64, error) {
+	o.revision++
+	o.approval = &a
+	return o.revision, nil
+}
+
+func (o *office) Delete(context.Context, string, uint64) error {
+	o.approval = nil
+	return nil
+}
+
+func (*office) Append(context.Context, *sluice.LedgerEntry) error { return nil }
+
+func (*office) Mark(context.Context, string) (sluice.Unsafe, uint64, error) {
+	return sluice.Unsafe{}, 0, sluice.Errorf(sluice.NotFound, "it has none")
+}
+
+func (*office) ClearProducer(context.Context, string, string) error { return nil }
+
+func (o *office) Tell(_ context.Context, _ string, e model.SystemEvent) error {
+	if !slices.Contains(o.events, e.ID) {
+		o.events = append(o.events, e.ID)
+	}
+	return nil
+}
+
+// handlers are the subscriptions of an office.
+type handlers struct {
+	Subscriptions
+	*office
+}
+
+func (h handlers) PutHandler(_ context.Context, id string, _ *subscription.Request, _ string) (*sluice.Subscription, error) {
+	if h.refuses && !h.subs[id] {
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "too many")
+	}
+	h.subs[id] = true
+	return &sluice.Subscription{ID: id}, nil
+}
+
+func (handlers) Pause(context.Context, string, string) (*sluice.Subscription, error) {
+	return &sluice.Subscription{}, nil
+}
+
+func (h handlers) Delete(_ context.Context, id, _ string) error {
+	delete(h.subs, id)
+	return nil
+}
+
+func (handlers) Get(context.Context, string) (*sluice.Subscription, error) {
+	return &sluice.Subscription{}, nil
+}
+
+// serving returns a service of a host with the module billing.
+func serving(t *testing.T) (*Service, *office, string) {
+	t.Helper()
+	dirs, o := t.TempDir(), &office{subs: map[string]bool{}}
+	writes(t, dirs, "billing", "exit 0")
+	h := open(t, dirs, &reports{})
+	return NewService(Deps{
+		Host: h, Approvals: o, Subscriptions: handlers{office: o}, Ledger: ledger.New(o, nil), Teller: o, Marks: o, Now: time.Now,
+	}), o, filepath.Join(dirs, "billing", module.ManifestFile)
+}
+
+// approve approves the module billing as it is.
+func approve(t *testing.T, s *Service) error {
+	t.Helper()
+	s.Host.LookAt(t.Context(), "billing")
+	m, err := s.Host.Found("billing")
+	require.NoError(t, err)
+	_, err = s.Approve(t.Context(), "billing", m.Digest, "root")
+	return err
+}
+
+// A repeated approval ends the subscriptions of removed handlers, too.
+func TestApprove_RepetitionEndsRemovedHandlers(t *testing.T) {
+	t.Parallel()
+	s, o, manifest := serving(t)
+	require.NoError(t, approve(t, s))
+	require.Equal(t, map[string]bool{"billing-run": true}, o.subs)
+	other := `{"events":[{"id":"new","eventType":"t","handler":"handlers/run","filter":{"projectScoped":true}}]}`
+	require.NoError(t, os.WriteFile(manifest, []byte(other), 0o600))
+	o.refuses = true
+	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(approve(t, s)))
+	o.refuses = false
+	require.NoError(t, approve(t, s))
+	require.Equal(t, map[string]bool{"billing-new": true}, o.subs)
+}
+
+// Disabling a module and removing it are two events, however often the first is repeated.
+func TestDisable_RepetitionIsOneEvent(t *testing.T) {
+	t.Parallel()
+	s, o, _ := serving(t)
+	require.NoError(t, approve(t, s))
+	o.events = nil
+	for range 3 {
+		_, err := s.Disable(t.Context(), "billing", "root")
+		require.NoError(t, err)
+	}
+	require.Len(t, o.events, 1)
+	require.NoError(t, s.Remove(t.Context(), "billing", "root"))
+	require.Len(t, o.events, 2)
+}
