@@ -162,7 +162,7 @@ func broken(err error) error {
 // manifest when all files are synced to the disk. It returns an error if a file differs from the
 // manifest. It does not verify the signature, which the importer does. After an error the files
 // stay; repeat the call into an empty directory. Code Unavailable if the exporter reports a
-// failure, or the stream ends before the manifest.
+// failure, reading fails, or the stream ends before the manifest.
 func Receive(ctx context.Context, r io.Reader, path string) (*Manifest, error) {
 	if err := os.MkdirAll(path+"/data", 0o755); err != nil { //nolint:gosec // couriers read it
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -171,9 +171,28 @@ func Receive(ctx context.Context, r io.Reader, path string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
-	x := receiving{root: root, tar: tar.NewReader(r), files: map[string]file{}}
+	stream := &incoming{from: r}
+	x := receiving{root: root, tar: tar.NewReader(stream), files: map[string]file{}}
 	m, err := x.run(ctx)
+	if err != nil && stream.cut != nil && ctx.Err() == nil {
+		err = sluice.Errorf(sluice.Unavailable, "the export broke off: %v; export again", stream.cut)
+	}
 	return m, errors.Join(err, root.Close())
+}
+
+// incoming is a stream that keeps the error with which it broke off.
+type incoming struct {
+	from io.Reader
+	cut  error
+}
+
+// Read reads from the stream.
+func (s *incoming) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.cut = err
+	}
+	return n, err //nolint:wrapcheck // the reader of the tar stream compares it
 }
 
 // receiving is a directory in transfer.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +53,19 @@ func TestReceive_WritesTheExport(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, large(), entriesOf(t, c, 0))
 	require.Equal(t, m.Digest(), c.Digest)
+}
+
+// A connection that is cut is a failure of the transfer, and not of what was exported.
+func TestReceive_CutConnectionIsUnavailable(t *testing.T) {
+	t.Parallel()
+	whole := tarred(t, headerOf(sluice.DepthFull, 40, 60), large(), nil)
+	for _, cut := range []error{io.ErrUnexpectedEOF, syscall.ECONNRESET} {
+		for _, n := range []int{100, 600, len(whole) / 2, len(whole) - 1500} {
+			_, err := bundle.Receive(t.Context(), io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(cut)), t.TempDir())
+			require.Equal(t, sluice.Unavailable, sluice.CodeOf(err), "%v after %d: %v", cut, n, err)
+			require.ErrorContains(t, err, "export again")
+		}
+	}
 }
 
 // An export that was cut or changed in transfer leaves no manifest, and so no bundle.
