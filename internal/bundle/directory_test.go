@@ -190,7 +190,8 @@ func put(tb testing.TB, path, text string) {
 func TestDirectory_WriterRefusesInvalidEntries(t *testing.T) {
 	t.Parallel()
 	h := headerOf(sluice.DepthFull, 40, 60)
-	w, err := bundle.NewDirectoryWriter(h.Scope, h.Since, into(t, t.TempDir()))
+	dir := t.TempDir()
+	w, err := bundle.NewDirectoryWriter(h.Scope, h.Since, into(t, dir))
 	require.NoError(t, err)
 	all := sample(sluice.DepthFull, 40)
 	require.NoError(t, w.Append(all[1]))
@@ -199,6 +200,12 @@ func TestDirectory_WriterRefusesInvalidEntries(t *testing.T) {
 	huge := all[2]
 	huge.Summary = fmt.Appendf(nil, "%q", strings.Repeat("x", bundle.MaxContent))
 	require.Equal(t, sluice.TooLarge, sluice.CodeOf(w.Append(huge)))
+	before := filesOf(t, dir)
+	huge.Event.Data = bytes.Repeat([]byte(" "), 100_000)
+	require.Equal(t, sluice.TooLarge, sluice.CodeOf(w.Append(huge)))
+	require.Equal(t, before, filesOf(t, dir), "no file without an entry")
+	_, err = w.Seal(h, nil)
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), "there is no key")
 	other := h
 	other.Through = 41
 	_, err = w.Seal(other, keyOf(1))

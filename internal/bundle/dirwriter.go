@@ -43,15 +43,19 @@ func (d *DirectoryWriter) Append(e Entry) error {
 	if w.seq <= d.tally.last {
 		return invalid("entry %d is out of order: it comes after %d", w.seq, d.tally.last)
 	}
+	var f file
 	if w.base64 || len(w.content) > maxInline {
-		if err := d.putData(w); err != nil {
-			return err
-		}
+		f = fileOf("", w.content)
+		f.Name = dataName(f.SHA256, w.contentType)
+		w.text, w.base64, w.file = false, false, f.Name
 	}
 	d.line = append(w.append(d.line[:0]), '\n')
 	line := d.line
 	if len(line) > maxFile {
 		return sluice.Errorf(sluice.TooLarge, "bundle: entry %d is larger than %d bytes", w.seq, maxFile)
+	}
+	if err := d.putData(w, f); err != nil {
+		return err
 	}
 	if len(d.lines)+len(line) > entriesSize {
 		if err := d.flush(); err != nil {
@@ -62,13 +66,10 @@ func (d *DirectoryWriter) Append(e Entry) error {
 	return addTo(d.tally, w)
 }
 
-// putData writes the content of an entry into a file of its own. Equal content of several entries
-// is one file, named by its digest.
-func (d *DirectoryWriter) putData(w *wire) error {
-	f := fileOf("", w.content)
-	f.Name = dataName(f.SHA256, w.contentType)
-	w.text, w.base64, w.file = false, false, f.Name
-	if _, ok := d.data[f.Name]; ok {
+// putData writes the content of an entry into a file of its own, if the file has a name. Equal
+// content of several entries is one file, named by its digest.
+func (d *DirectoryWriter) putData(w *wire, f file) error {
+	if _, ok := d.data[f.Name]; ok || f.Name == "" {
 		return nil
 	}
 	if len(d.data)+len(d.entries)+2 > maxFiles {

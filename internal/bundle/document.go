@@ -113,9 +113,9 @@ func (d *DocumentWriter) Seal(h Header, key ed25519.PrivateKey) ([]byte, Header,
 
 // seal completes the header of a bundle.
 func seal(h Header, depth sluice.Depth, t *tally, key ed25519.PrivateKey) (Header, error) {
-	public, ok := key.Public().(ed25519.PublicKey)
-	if !ok {
-		return Header{}, invalid("there is no key to sign it")
+	public, err := publicOf(key)
+	if err != nil {
+		return Header{}, err
 	}
 	h.Scope = depth.Scope()
 	return t.complete(h, KeyID(public))

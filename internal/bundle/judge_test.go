@@ -283,6 +283,8 @@ func TestReceipt_NamesTheLastImport(t *testing.T) {
 	require.NoError(t, err)
 	got, err := bundle.ReadReceipt(append(text, '\n'), trust)
 	require.NoError(t, err)
+	_, err = bundle.SignReceipt(r, nil)
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), "there is no key")
 	r.KeyID, r.Alg, r.Signature = bundle.KeyID(publicOf(3)), "Ed25519", got.Signature
 	require.Equal(t, r, got)
 

@@ -63,6 +63,14 @@ func (k JWK) Key() (ed25519.PublicKey, error) {
 	return x, nil
 }
 
+// publicOf returns the public key of a private one. Code Unprocessable if there is none.
+func publicOf(key ed25519.PrivateKey) (ed25519.PublicKey, error) {
+	if len(key) != ed25519.PrivateKeySize { // Public panics
+		return nil, invalid("there is no key to sign with")
+	}
+	return ed25519.PublicKey(key[ed25519.PrivateKeySize-ed25519.PublicKeySize:]), nil
+}
+
 // Thumbprint returns the thumbprint of the key by RFC 7638 with SHA-256.
 func (k JWK) Thumbprint() string {
 	text := append([]byte(nil), `{"crv":`...)

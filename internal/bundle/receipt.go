@@ -48,9 +48,9 @@ func (r Receipt) message() ([]byte, error) {
 // SignReceipt returns a receipt as JSON; it sets KeyID, Alg and Signature. Code Unprocessable
 // unless it is complete.
 func SignReceipt(r Receipt, key ed25519.PrivateKey) ([]byte, error) {
-	public, ok := key.Public().(ed25519.PublicKey)
-	if !ok {
-		return nil, invalid("there is no key to sign the receipt")
+	public, err := publicOf(key)
+	if err != nil {
+		return nil, err
 	}
 	r.KeyID, r.Alg, r.At = KeyID(public), Alg, r.At.UTC()
 	if err := r.check(); err != nil {
