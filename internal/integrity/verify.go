@@ -1,7 +1,9 @@
 package integrity
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +16,9 @@ import (
 
 // verifyRest is the pause of the verification at start, as a multiple of its reading time.
 const verifyRest = 9
+
+// errSuperseded is the error of a verification that ended early because another one was requested.
+var errSuperseded = errors.New("another verification was requested")
 
 // Verification reads all stored data and records unreadable parts as damage. One verification runs
 // at a time.
@@ -35,7 +40,7 @@ func NewVerification(m *Memory) *Verification {
 func (v *Verification) Run(ctx context.Context) error {
 	for rest := verifyRest; ctx.Err() == nil; rest = 0 {
 		err := v.verify(ctx, rest)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errSuperseded) {
 			v.memory.log.WarnContext(ctx, "verification of the store failed", slog.Any("error", err))
 		}
 		if err == nil {
@@ -83,7 +88,7 @@ func (v *Verification) change(f func(*sluice.Verification)) {
 }
 
 // verify reads every stream. After each step it pauses for a multiple of the step's duration. It
-// ends when another verification is requested.
+// ends with errSuperseded when another verification is requested.
 func (v *Verification) verify(ctx context.Context, rest int) error {
 	counts, err := v.memory.streams.Counts(ctx)
 	if err != nil {
@@ -94,8 +99,8 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 		total += c.Count
 	}
 	v.change(func(s *sluice.Verification) { *s = sluice.Verification{StartedAt: time.Now().UTC(), Total: total} })
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		step := time.Now()
 		found, err := v.memory.streams.Verify(ctx, name, func(read, _ uint64) {
@@ -109,7 +114,7 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 			continue // it was deleted meanwhile
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, cmp.Or(context.Cause(ctx), err))
 		}
 		if err := v.memory.enter(ctx, found, nil); err != nil {
 			return err
@@ -121,12 +126,12 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 }
 
 // pause waits, and calls giveUp if a verification is requested.
-func (v *Verification) pause(ctx context.Context, d time.Duration, giveUp func()) {
+func (v *Verification) pause(ctx context.Context, d time.Duration, giveUp context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 	if len(v.wanted) > 0 {
-		giveUp()
+		giveUp(errSuperseded)
 	}
 }
