@@ -96,7 +96,7 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 	if err := decoder.Decode(&one); err != nil {
 		return sluice.Event{}, fmt.Errorf("write {\"id\",\"type\",\"path\",\"data\"}: %w", plain(err))
 	}
-	if decoder.More() {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) { // More reports nothing before a stray } or ]
 		return sluice.Event{}, errors.New("unexpected data after the event; write one JSON object per line")
 	}
 	ev := otherwise

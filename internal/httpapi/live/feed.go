@@ -121,7 +121,7 @@ func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
 	if text := c.QueryParam("coalesce"); text != "" {
 		d := json.NewDecoder(strings.NewReader(text))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&req); err != nil || d.More() {
+		if err := d.Decode(&req); err != nil || !json.Valid([]byte(text)) { // it decodes only the first value
 			return feed.Coalesce{}, sluice.Errorf(sluice.InvalidRequest, `coalesce: write {"labels":["type"],"window_ms":100,"keep":"latest"}`).With("field", "coalesce")
 		}
 	}
