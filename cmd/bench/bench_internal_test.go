@@ -120,6 +120,15 @@ func TestArrival_CountsOnce(t *testing.T) {
 	require.Equal(t, 3*time.Millisecond, got.percentile(100))
 }
 
+func TestPercentile_IsAtLeastThatShare(t *testing.T) {
+	t.Parallel()
+	few := []time.Duration{30, 10, 20}
+	for percent, want := range map[int]time.Duration{0: 10, 33: 10, 34: 20, 50: 20, 99: 30, 100: 30} {
+		require.Equal(t, want, percentile(few, percent), "%d", percent)
+	}
+	require.Zero(t, percentile(nil, 50))
+}
+
 func TestProc_ReadsAnyProcessName(t *testing.T) {
 	t.Parallel()
 	stat := []byte("7 (a) b) S 1 7 7 0 -1 4194560 300 0 0 0 12 3 0 0 20 0 9 0 100 0 0")

@@ -171,8 +171,8 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 	if err := publish(p.events, one); err != nil {
 		return err
 	}
-	arrived(ctx, got)
-	row.rate = float64(got.count.Load()) / got.last.Sub(got.begun).Seconds()
+	last := arrived(ctx, got)
+	row.rate = float64(got.count.Load()) / last.Sub(got.begun).Seconds()
 	row.cpu = (b.proc.usage().cpu - before) / time.Duration(max(1, got.count.Load()))
 	row.lost += p.events - int(got.count.Load())
 	began := time.Now()
@@ -199,16 +199,16 @@ func (p manyPlan) load(ctx context.Context, b *bed, hook *receiver, row *manyRow
 	return nil
 }
 
-// arrived waits for the arrival of all events, or for long enough. Missing events are no error;
-// last is then the end of the wait.
-func arrived(ctx context.Context, got *arrivals) {
+// arrived waits for the arrival of all events, or for long enough. Missing events are no error. It
+// returns the time of the last arrival, or else of the end of the wait.
+func arrived(ctx context.Context, got *arrivals) time.Time {
 	select {
 	case <-got.all:
+		return got.last
 	case <-time.After(patience):
-		got.last = time.Now()
 	case <-ctx.Done():
-		got.last = time.Now()
 	}
+	return time.Now() // the last event may arrive now, and set got.last
 }
 
 // rest measures the idle server.

@@ -230,5 +230,5 @@ func percentile(all []time.Duration, percent int) time.Duration {
 		return 0
 	}
 	slices.Sort(all)
-	return all[(len(all)-1)*percent/100]
+	return all[max(0, (len(all)*percent+99)/100-1)]
 }

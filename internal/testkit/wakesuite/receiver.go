@@ -178,9 +178,15 @@ func (r *receiver) wait(n int) []*request {
 
 func (r *receiver) waitFor(n int, limit time.Duration) []*request {
 	r.w.t.Helper()
-	r.w.until(limit, func() bool { return len(r.all()) >= n }, "receiver %s got %d requests of %d", r.name, len(r.all()), n)
+	r.w.until(limit, func() bool { return len(r.all()) >= n }, "receiver %s got %v requests of %d", r.name, counted{r}, n)
 	return r.all()
 }
+
+// counted formats the number of a receiver's requests when a message is made.
+type counted struct{ *receiver }
+
+// String returns the number.
+func (c counted) String() string { return strconv.Itoa(len(c.all())) }
 
 // stays checks that for some time no request comes beyond n. It takes d, after the nth has come.
 func (r *receiver) stays(n int, d time.Duration) {
