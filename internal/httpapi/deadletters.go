@@ -69,8 +69,9 @@ type deadLetterList struct {
 }
 
 // listDeadLetters lists a subscription's dead letters without their events, newest first (S4-53).
-// It answers GET …/dead-letters. Letters of hidden events are left out of the page, and counted in
-// the total.
+// It answers GET …/dead-letters. Letters of hidden events are left out of the page. The total
+// counts them, as the status and the health of the subscription do: who manages it sees how many
+// there are, and discards and redrives all of them.
 func (s *Server) listDeadLetters(c echo.Context) error {
 	ctx := c.Request().Context()
 	q, err := parseDeadLetterQuery(c)
@@ -131,10 +132,10 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	d := deadLetter{DeadLetter: found.DeadLetter, Redrivable: found.Redrivable()}
-	if err := s.seesLetter(c, sub, &d); err != nil {
+	if err := s.seesLetter(c, sub, &found); err != nil {
 		return err
 	}
+	d := deadLetter{DeadLetter: found.DeadLetter, Redrivable: found.Redrivable()}
 	if d.EventID != "" {
 		if d.History, err = s.opts.Explain.Attempts(ctx, sub, d.EventID, httpkit.MaxLimit); err != nil {
 			return err
@@ -147,8 +148,8 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, body)
 }
 
-// seesLetter requires that the caller may see a dead letter with its event.
-func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLetter) error {
+// seesLetter requires that the caller may see a dead letter with its event. Code NotFound.
+func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *model.BuriedLetter) error {
 	ok := s.knows(c, sub, d.Path)
 	if d.Event != nil {
 		var err error
@@ -169,13 +170,21 @@ func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
 }
 
 // discardDeadLetter answers DELETE …/dead-letters/{event} with 204. The event stays in the log.
-// Code NotFound, also for a repetition.
+// Code NotFound, also for a repetition. A hidden event looks missing.
 func (s *Server) discardDeadLetter(c echo.Context) error {
+	ctx := c.Request().Context()
 	sub, event, err := s.ofEvent(c)
 	if err != nil {
 		return err
 	}
-	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event, httpkit.By(c)); err != nil {
+	found, err := s.opts.DeadLetters.DeadLetter(ctx, sub, event)
+	if err == nil {
+		err = s.seesLetter(c, sub, &found)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.opts.DeadLetters.Discard(ctx, sub, event, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -252,7 +261,7 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	}
 	want := sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: found.Last, Rate: req.Rate, CreatedBy: httpkit.By(c)}
 	if !req.All {
-		if want.EventIDs, err = s.redrivableOf(ctx, sub, req.IDs); err != nil {
+		if want.EventIDs, err = s.redrivableOf(c, sub, req.IDs); err != nil {
 			return err
 		}
 		found.Can, found.Not = len(want.EventIDs), len(req.IDs)-len(want.EventIDs)
@@ -283,11 +292,14 @@ func unknownEvents(n int) string {
 }
 
 // redrivableOf returns the given events whose dead letters can be redriven. Code NotFound, with the
-// detail missing, if some events have no dead letter.
-func (s *Server) redrivableOf(ctx context.Context, sub *sluice.Subscription, ids []string) (can []string, err error) {
+// detail missing, if some events have no dead letter. Hidden events look missing.
+func (s *Server) redrivableOf(c echo.Context, sub *sluice.Subscription, ids []string) (can []string, err error) {
 	missing := []string{}
 	for _, id := range ids {
-		d, err := s.opts.DeadLetters.DeadLetter(ctx, sub, id)
+		d, err := s.opts.DeadLetters.DeadLetter(c.Request().Context(), sub, id)
+		if err == nil {
+			err = s.seesLetter(c, sub, &d)
+		}
 		switch code := sluice.CodeOf(err); {
 		case code == sluice.NotFound:
 			missing = append(missing, id)

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,8 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // bury gives an event up for a subscription; change may be nil.
@@ -99,6 +103,53 @@ func TestDeadLetters_RefuseInvalidRequests(t *testing.T) {
 		line = fmt.Sprintf(line, "/v1/subscriptions/none/dead-letters")
 		require.Equal(t, "subscription_not_found", b.must(t, http.StatusNotFound, line, "").code(), line)
 	}
+}
+
+// grantee makes the API on the bench know grants, and returns the header of a token with the verbs
+// for the namespace default.
+func (b *bench) grantee(t *testing.T, opts httpapi.Options, verbs ...sluice.Verb) []string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	now := time.Now()
+	g := sluice.Grant{ID: "g", Principal: "user:ann", Verbs: verbs, Object: sluice.Object{Namespace: sluice.DefaultNamespace}, IssuedBy: sluice.Root, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
+	text, err := authz.Sign(&g, "00", "k", key)
+	require.NoError(t, err)
+	opts.Access = authz.NewIndex()
+	opts.Access.Set(streams.GrantKey(g.ID), authz.Record{Grant: &authz.Granted{Grant: g, Nonce: authz.HashNonce("00")}}, 1)
+	opts.Access.CaughtUp()
+	opts.Authority = grants.New(grants.Deps{Index: opts.Access, Now: time.Now, Keys: func(context.Context) ([]grants.Key, error) {
+		return []grants.Key{{ID: "k", Private: key}}, nil
+	}})
+	b.http = httptest.NewServer(httpapi.New(opts).Handler())
+	t.Cleanup(b.http.Close)
+	return []string{"Authorization", "Bearer " + text}
+}
+
+// S0-56, C14: the dead letter of an event above the clearance of an admin looks missing to it: it is not shown,
+// not discarded, and not redriven by its ID.
+func TestDeadLetters_ConcealHiddenEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	letters := "/v1/subscriptions/" + id + "/dead-letters"
+	b.bury(t, id, 1, nil)
+	b.bury(t, id, 2, func(d *sluice.DeadLetter) {
+		d.Event.Extensions = map[string]string{sluice.AttributeClassification: string(sluice.LevelSecret)}
+	})
+	opts := b.options()
+	opts.Replays = started(func(want sluice.Replay) (sluice.Replay, error) { return want, nil })
+	ann := b.grantee(t, opts, sluice.VerbAdmin, sluice.VerbSubscribe)
+	b.must(t, http.StatusOK, "GET "+letters+"/e%2F1", "", ann...)
+	for _, line := range []string{"GET " + letters + "/e%2F2", "DELETE " + letters + "/e%2F2"} {
+		require.Equal(t, "not_found", b.must(t, http.StatusNotFound, line, "", ann...).code(), line)
+	}
+	for _, ids := range []string{`["e/1","e/2"]`, `["none"]`} {
+		require.Equal(t, "not_found", b.must(t, http.StatusNotFound, "POST "+letters+"/redrive", `{"ids":`+ids+`}`, ann...).code(), ids)
+	}
+	b.must(t, http.StatusAccepted, "POST "+letters+"/redrive", `{"ids":["e/1"]}`, ann...)
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F1", "", ann...)
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F2", "")
 }
 
 // started is what starts replays, and only says that it did.
