@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -214,7 +215,7 @@ type redriveRequest struct {
 }
 
 // check returns an error (InvalidRequest) unless the request has either IDs, at most
-// httpkit.MaxLimit, or all, and no negative rate per second. Without a rate, that of the
+// httpkit.MaxLimit, or all, and a rate that a replay can have. Without a rate, that of the
 // subscription applies.
 func (r *redriveRequest) check() error {
 	switch {
@@ -222,10 +223,8 @@ func (r *redriveRequest) check() error {
 		return sluice.Errorf(sluice.InvalidRequest, `select dead letters: {"ids":["…"]} or {"all":true}`).With("field", "ids")
 	case len(r.IDs) > httpkit.MaxLimit:
 		return sluice.Errorf(sluice.InvalidRequest, "ids: use at most %[2]d, not %[1]d", len(r.IDs), httpkit.MaxLimit).With("field", "ids")
-	case r.Rate.PerSecond < 0:
-		return sluice.Errorf(sluice.InvalidRequest, "rate.per_second %g: use a number above 0, or omit it", r.Rate.PerSecond).With("field", "rate.per_second")
 	}
-	return nil
+	return subscription.CheckReplayRate(r.Rate)
 }
 
 // redrive is the response to a redrive: the replay of the dead letters as it starts.

@@ -99,6 +99,10 @@ func TestDeadLetters_RefuseInvalidRequests(t *testing.T) {
 	for _, body := range []string{``, `{}`, `{"ids":[]}`, `{"ids":["a"],"all":true}`, `{"all":true,"rate":{"per_second":-1}}`, `{"every":true}`} {
 		require.Equal(t, "invalid_request", b.must(t, http.StatusBadRequest, "POST "+letters+"/redrive", body).code(), body)
 	}
+	for rate, field := range map[string]string{`{"per_second":-1}`: "rate.per_second", `{"per_minute":-1}`: "rate.per_minute", `{"key":"k"}`: "rate.key"} {
+		a := b.must(t, http.StatusBadRequest, "POST "+letters+"/redrive", `{"all":true,"rate":`+rate+`}`)
+		require.Contains(t, a.text, `"field":"`+field+`"`)
+	}
 	for _, line := range []string{"GET %s", "GET %s/e", "DELETE %s/e", "DELETE %s?all=true"} {
 		line = fmt.Sprintf(line, "/v1/subscriptions/none/dead-letters")
 		require.Equal(t, "subscription_not_found", b.must(t, http.StatusNotFound, line, "").code(), line)

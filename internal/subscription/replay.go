@@ -221,16 +221,25 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 
 // check returns an error (InvalidRequest) if the request is invalid for every log.
 func (req *ReplayRequest) check() error {
-	for name, rate := range map[string]float64{"rate.per_second": req.Rate.PerSecond, "rate.per_minute": req.Rate.PerMinute} {
-		if rate < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "%s %v is negative", name, rate).With("field", name)
-		}
-	}
-	if req.Rate.Key != "" {
-		return sluice.Errorf(sluice.InvalidRequest, "rate.key is of a subscription's policy; a replay without a rate shares that of its subscription").With("field", "rate.key")
+	if err := CheckReplayRate(req.Rate); err != nil {
+		return err
 	}
 	if slices.Contains(req.EventIDs, "") {
 		return sluice.Errorf(sluice.InvalidRequest, "event_ids has an empty id").With("field", "event_ids")
+	}
+	return nil
+}
+
+// CheckReplayRate returns an error (InvalidRequest) unless a replay can have the rate. The zero rate
+// is that of the subscription.
+func CheckReplayRate(r sluice.Rate) error {
+	switch {
+	case r.PerSecond < 0:
+		return sluice.Errorf(sluice.InvalidRequest, "rate.per_second %g: use a number above 0, or omit it", r.PerSecond).With("field", "rate.per_second")
+	case r.PerMinute < 0:
+		return sluice.Errorf(sluice.InvalidRequest, "rate.per_minute %g: use a number above 0, or omit it", r.PerMinute).With("field", "rate.per_minute")
+	case r.Key != "":
+		return sluice.Errorf(sluice.InvalidRequest, "rate.key is of a subscription's policy; a replay without a rate shares that of its subscription").With("field", "rate.key")
 	}
 	return nil
 }
