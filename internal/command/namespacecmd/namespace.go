@@ -71,7 +71,8 @@ func (*nsPutCmd) Help() string {
 
 // Run creates or changes the namespace. Retention without a flag is read from the server, because
 // the request replaces all settings. Less retention than before asks first, or requires --yes.
-// There is no check for a concurrent change; edit has one.
+// Code RevisionMismatch after a concurrent change of an existing namespace: nothing is changed
+// then, and the command can be repeated.
 func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -84,9 +85,14 @@ func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 		Quota:       sluice.Quota{EventsPerSecond: c.EventsPerSecond, Burst: c.Burst, BytesPerSecond: c.BytesPerSecond},
 		Catalogue:   sluice.Catalogue(c.Catalogue),
 	}
-	if old, err := api.Namespace(ctx, c.Name); err == nil {
+	old, err := api.Namespace(ctx, c.Name)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	if err == nil {
 		spec.Retention.MaxAge = cmp.Or(c.MaxAge, old.Retention.MaxAge)
 		spec.Retention.MaxBytes = cmp.Or(c.MaxBytes, old.Retention.MaxBytes)
+		spec.Revision = old.Revision
 		if err := confirmShrink(c.Confirmation, s, old, spec); err != nil {
 			return err
 		}

@@ -1,11 +1,17 @@
 package namespacecmd
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/terminal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,4 +31,40 @@ func TestNamespace_EditKeepsOtherSettings(t *testing.T) {
 	}
 	require.Equal(t, ns.Retention, spec.Retention)
 	require.Equal(t, &sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"legal"}}, spec.Label)
+}
+
+// answering is a server that answers each request with the status and the body of its method.
+func answering(t *testing.T, answers map[string]string) (s *terminal.Session, asked *[]*http.Request) {
+	t.Helper()
+	asked = new([]*http.Request)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*asked = append(*asked, r)
+		status, body, _ := strings.Cut(answers[r.Method], " ")
+		code, err := strconv.Atoi(status)
+		if err != nil {
+			code = http.StatusNotFound
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	return &terminal.Session{Flags: terminal.Flags{Server: server.URL, Token: "t"}, Stdout: io.Discard, Stderr: io.Discard}, asked
+}
+
+// Only a missing namespace is a new one: after any other error, the retention that a put keeps is unknown.
+func TestNamespacePut_NeedsTheRetentionItKeeps(t *testing.T) {
+	t.Parallel()
+	put := nsPutCmd{Name: "n", Description: "d"}
+	s, asked := answering(t, map[string]string{"GET": `403 {"error":{"code":"forbidden","message":"no"}}`, "PUT": `200 {"name":"n"}`})
+	require.Equal(t, sluice.Forbidden, sluice.CodeOf(put.Run(t.Context(), s)))
+	require.Len(t, *asked, 1)
+
+	s, asked = answering(t, map[string]string{"GET": `404 {"error":{"code":"not_found","message":"no"}}`, "PUT": `201 {"name":"n"}`})
+	require.NoError(t, put.Run(t.Context(), s))
+	require.Len(t, *asked, 2)
+	require.Empty(t, (*asked)[1].Header.Get("If-Match"))
+
+	s, asked = answering(t, map[string]string{"GET": `200 {"name":"n","revision":7,"retention":{"max_age":"48h"}}`, "PUT": `200 {"name":"n"}`})
+	require.NoError(t, put.Run(t.Context(), s))
+	require.Equal(t, `"7"`, (*asked)[1].Header.Get("If-Match"))
 }
