@@ -95,7 +95,7 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 		}
 		var lines bytes.Buffer
 		for i := range page.Items {
-			// An event is one line, so that lastLine finds it.
+			// An event is one line, so that contentOf finds it.
 			if err := json.Compact(&lines, page.Items[i].AppendJSON(nil)); err != nil { // data may have line breaks
 				return fmt.Errorf("event %d: %w", page.Items[i].Seq, err)
 			}
@@ -114,30 +114,35 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 }
 
 // open opens the file, removes an incomplete last line, and returns the sequence after which to
-// continue; "" for a new file. It reads the whole file to find the last line. The caller closes the
-// file. The mode of a new file is 0600, because events may be confidential.
+// continue; "" for a new file, and for one that has only the begin of an export's first line. It
+// reads the whole file to find the last line. The caller closes the file. The mode of a new file is
+// 0600, because events may be confidential.
 func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, string, error) {
 	file, err := os.OpenFile(c.File, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, "", err
 	}
-	end, last, err := lastLine(file)
-	if err == nil && end > 0 {
-		err = c.goesOn(ctx, api, last)
+	is, err := contentOf(file)
+	switch {
+	case err != nil:
+	case is.end > 0:
+		err = c.goesOn(ctx, api, is.last)
+	default:
+		err = c.isBegun(ctx, api, is.rest)
 	}
 	if err == nil {
-		err = file.Truncate(end)
+		err = file.Truncate(is.end)
 	}
 	if err == nil {
-		_, err = file.Seek(end, io.SeekStart)
+		_, err = file.Seek(is.end, io.SeekStart)
 	}
 	if err != nil {
 		return nil, "", errors.Join(fmt.Errorf("%s: %w", c.File, err), file.Close())
 	}
-	if end == 0 {
+	if is.end == 0 {
 		return file, "", nil
 	}
-	return file, strconv.FormatUint(last.Seq, 10), nil
+	return file, strconv.FormatUint(is.last.Seq, 10), nil
 }
 
 // goesOn returns an error unless the next events can be appended after a file's last event. The
@@ -164,25 +169,50 @@ func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluic
 	return nil
 }
 
-// lastLine returns the end of a file's last complete line, and the event on that line. A text
-// behind the last line break counts as an interrupted write. The event is zero if there is no
-// complete line.
-func lastLine(file io.Reader) (end int64, last sluice.Event, err error) {
+// isBegun returns an error unless a text without a line break is the begin of an export's first
+// line, as an interruption leaves it. "" is one.
+func (c *nsExportCmd) isBegun(ctx context.Context, api *client.Client, text []byte) error {
+	const begin = `{"specversion":"1.0"`
+	if n := min(len(text), len(begin)); string(text[:n]) != begin[:n] {
+		return errors.New("it is not an export of events: name another file")
+	}
+	if !json.Valid(text) {
+		return nil
+	}
+	var whole sluice.Event
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return err
+	}
+	return c.goesOn(ctx, api, whole)
+}
+
+// content is what a file has: the end of its last complete line, the event on that line, and the
+// text behind it, which counts as an interrupted write. The event is zero if there is no complete
+// line.
+type content struct {
+	end  int64
+	last sluice.Event
+	rest []byte
+}
+
+// contentOf reads a whole file.
+func contentOf(file io.Reader) (is content, err error) {
 	r := bufio.NewReaderSize(file, 1<<16)
 	var whole []byte
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
+			is.rest = line
 			break
 		}
 		if err != nil {
-			return 0, last, err
+			return is, err
 		}
 		whole = line
-		end += int64(len(line))
+		is.end += int64(len(line))
 	}
-	if end > 0 {
-		err = json.Unmarshal(whole, &last)
+	if is.end > 0 {
+		err = json.Unmarshal(whole, &is.last)
 	}
-	return end, last, err
+	return is, err
 }

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -67,4 +69,28 @@ func TestNamespacePut_NeedsTheRetentionItKeeps(t *testing.T) {
 	s, asked = answering(t, map[string]string{"GET": `200 {"name":"n","revision":7,"retention":{"max_age":"48h"}}`, "PUT": `200 {"name":"n"}`})
 	require.NoError(t, put.Run(t.Context(), s))
 	require.Equal(t, `"7"`, (*asked)[1].Header.Get("If-Match"))
+}
+
+// A file that is no export keeps its content, also without a line break.
+func TestExport_RefusesForeignFile(t *testing.T) {
+	t.Parallel()
+	const event = `{"specversion":"1.0","id":"a","source":"/s","type":"t","path":"/a","namespace":"other","sequence":"3"}`
+	for text, refused := range map[string]bool{
+		"my notes": true, `{"specversion":"0.3"`: true, event: true, event + "\n": true, `{"key":1}`: true,
+		"": false, `{"spec`: false, event[:40]: false,
+	} {
+		s, _ := answering(t, map[string]string{"GET": `200 {}`})
+		file := filepath.Join(t.TempDir(), "f")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		err := (&nsExportCmd{Name: "n", File: file}).Run(t.Context(), s)
+		kept, unread := os.ReadFile(file)
+		require.NoError(t, unread)
+		if refused {
+			require.ErrorContains(t, err, "name another file", text)
+			require.Equal(t, text, string(kept))
+		} else {
+			require.NoError(t, err, text)
+			require.Empty(t, kept)
+		}
+	}
 }
