@@ -17,7 +17,7 @@ import (
 
 // counts is what every question of TestFinal is answered: how much there is.
 const counts = `{"ok":true,"mode":"mirror","mirrored_count":12,"name":"n","label":{"level":"INTERNAL"},"clearance":{"level":"SECRET"},"acl":[{"principal":"user:a","entries":[{"tier":"write","pattern":"/**"}]}],"usage":{"events":1204},"retention":{"max_age":"48h"},"subscriptions":[{},{},{}],"dead_letters":16,"backlog":7,"ack_floor":40,"count":99,
-	"events":[{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"},{"specversion":"1.0","id":"2","source":"/s","type":"t","path":"/a"}],"id":"x","state":"done","next_offset":"1_1","up_to":1}`
+	"events":[{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"},{"specversion":"1.0","id":"2","source":"/s","type":"t","path":"/a"}],"id":"x","state":"done","next_offset":"1_1","up_to":1,"policy":{"signature":{"scheme":"t-sha256"}}}`
 
 // final are the commands that cannot be undone, and what their questions say.
 func final() map[string]string {
@@ -44,7 +44,10 @@ func final() map[string]string {
 		"stream rm /a /b":                           "Delete /a, /b permanently?",
 		"mirror rm a b":                             "Delete permanently the copy of a (12 entries), the copy of b (12 entries)?",
 		"mirror resume m --accept-origin":           "Begin anew, and remove the copy of m (12 entries)?",
-		"keys rotate --overlap 0s":                  "Delete all keys except the new one?",
+		"keys rotate --overlap 0s":                  "Delete all keys except the new one? Receivers",
+		"keys rotate --use bundle --overlap 0s":     "Delete all keys except the new one? Importers",
+		"sub rotate s":                              "End the old secret at once?",
+		"sub rotate s --overlap 0s":                 "End the old secret at once?",
 	}
 }
 
@@ -101,7 +104,7 @@ func TestFinal_OthersDoNotAsk(t *testing.T) {
 	for _, command := range []string{
 		"ns put n", "ns put n --max-age 48h", "ns put n --max-age 72h", "ns edit n --max-age=-1s", "ns edit n --description d", "ns edit n --label INTERNAL", "ns edit n --label PUBLIC", "ns edit n --max-bytes 0",
 		"acl set n user:a admin", "acl set n user:a read /a/** --also write:/**", "acl set n user:b read", "principal set user:a --clearance TOP_SECRET", "sub replay s --from 1", "sub replay s --event e",
-		"sub replay s --dry-run", "keys rotate", "mirror suspend m", "mirror resume m",
+		"sub replay s --dry-run", "keys rotate", "keys rotate --use bundle", "mirror suspend m", "mirror resume m",
 	} {
 		status, _, stderr := runUntil(t.Context(), "", append(strings.Fields(command), "--server", server.URL)...)
 		require.Zero(t, status, "%s: %s", command, stderr)

@@ -47,8 +47,8 @@ type keysRotateCmd struct {
 	Overlap time.Duration `help:"Time during which the old key stays listed, and that for webhooks also signs; 0s: all other keys are deleted." default:"24h"`
 }
 
-// Run creates the new key. Repeating it creates another key. An overlap of 0s for webhooks asks, or
-// requires --yes.
+// Run creates the new key. Repeating it creates another key. An overlap of 0s asks, or requires
+// --yes.
 func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
 		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
@@ -56,6 +56,11 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
+	}
+	if c.Overlap == 0 {
+		if err := c.Confirm(s, terminal.Question("Delete all keys except the new one? %s, and the old keys cannot be restored.", c.loss())); err != nil {
+			return err
+		}
 	}
 	if c.Use == "bundle" {
 		key, err := api.RotateBundleKey(ctx, c.Overlap)
@@ -65,11 +70,6 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return s.Show(key, func() error {
 			return s.Say("Key %s signs bundles from now on. Bring it to the importers before the next bundle: sluice mirror keys.", key.ID)
 		})
-	}
-	if c.Overlap == 0 {
-		if err := c.Confirm(s, terminal.Question("Delete all keys except the new one? Receivers that have not fetched it will reject requests, and the old keys cannot be restored.")); err != nil {
-			return err
-		}
 	}
 	key, err := api.RotateKey(ctx, c.Overlap)
 	if err != nil {
@@ -81,6 +81,14 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 		}
 		return s.Say("Key %s signs from now on; the previous key also signs for %s. Receivers fetch both from /.well-known/jwks.json.", key.ID, c.Overlap)
 	})
+}
+
+// loss returns the effect of deleting the old keys, as a part of the question.
+func (c *keysRotateCmd) loss() string {
+	if c.Use == "bundle" {
+		return "Importers that do not have it will refuse bundles"
+	}
+	return "Receivers that have not fetched it will reject requests"
 }
 
 // secretsCmd manages the keys that seal secrets in the store.

@@ -205,11 +205,11 @@ type subRotateCmd struct {
 	terminal.Confirmation
 
 	ID      string        `arg:"" help:"Subscription."`
-	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s: it is removed immediately." default:"24h"`
+	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s, and with the schemes t-sha256 and header: it ends immediately." default:"24h"`
 }
 
 // Run creates the new secret. A retry of a rotation rotates again, so a lost response means a lost
-// secret. --yes is required for an overlap of 0s only.
+// secret. A rotation that ends the old secret at once asks, or requires --yes.
 func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
 		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
@@ -218,12 +218,8 @@ func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	// With an overlap, schemes with several signatures stay valid for receivers with the old
-	// secret.
-	if c.Overlap == 0 {
-		if err := c.Confirm(s, terminal.Question("Remove the old secret? A receiver that does not have the new one rejects requests, and the old one cannot be restored.")); err != nil {
-			return err
-		}
+	if err := c.ask(ctx, s, api); err != nil {
+		return err
 	}
 	sub, err := api.RotateSecret(ctx, c.ID, c.Overlap)
 	if err != nil {
@@ -231,11 +227,32 @@ func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	return s.Show(sub, func() error {
 		old := ""
-		if sub.Policy.Signature.Scheme == sluice.SchemeStandard && c.Overlap > 0 {
+		switch scheme := sub.Policy.Signature.Scheme; {
+		case signsOnce(scheme):
+			old = fmt.Sprintf("; the old one does not sign any more, because the scheme %s has one signature", scheme)
+		case scheme == sluice.SchemeStandard && c.Overlap > 0:
 			old = fmt.Sprintf("; the old one also signs for %s", c.Overlap)
 		}
 		return s.Say("The new secret of %s is not shown again%s:\n\n  %s\n", c.ID, old, sub.Endpoint.Secret)
 	})
+}
+
+// ask asks the user before the old secret ends at once: without an overlap, and with a scheme that
+// has room for one signature. With an overlap, receivers with the old secret accept the signatures
+// of the other schemes.
+func (c *subRotateCmd) ask(ctx context.Context, s *terminal.Session, api *client.Client) error {
+	if c.Overlap > 0 && !c.Yes {
+		sub, err := api.Subscription(ctx, c.ID)
+		if err != nil || !signsOnce(sub.Policy.Signature.Scheme) {
+			return err
+		}
+	}
+	return c.Confirm(s, terminal.Question("End the old secret at once? A receiver that does not have the new one rejects requests, and the old one cannot be restored."))
+}
+
+// signsOnce reports whether a scheme signs with the newest secret only, during a rotation too.
+func signsOnce(scheme sluice.Scheme) bool {
+	return scheme == sluice.SchemeT || scheme == sluice.SchemeHeader
 }
 
 type subStatusCmd struct {
