@@ -64,20 +64,13 @@ func (w *newest) events(ctx context.Context, n int) ([]sluice.Event, error) {
 	return found, nil
 }
 
-// first returns the sequence after which the range begins. If the first page after the position has
-// no event, the range is empty.
+// first returns the sequence after which the range begins. Without an event after the position, the
+// range is empty.
 func (w *newest) first(ctx context.Context) (uint64, error) {
 	if w.query.Since == "" || w.query.Since == "-1" {
 		return 0, nil
 	}
-	page, err := w.api.Events(ctx, w.ns, client.EventsQuery{Pattern: w.query.Pattern, Since: sluice.Ago(w.query.Since, time.Now()), Limit: 1})
-	if err != nil {
-		return 0, err
-	}
-	if len(page.Items) == 0 {
-		return w.end(ctx)
-	}
-	return page.Items[0].Seq - 1, nil
+	return w.before(ctx, sluice.Ago(w.query.Since, time.Now()))
 }
 
 // last returns the last sequence of the range.
@@ -104,14 +97,20 @@ func (w *newest) last(ctx context.Context) (uint64, error) {
 	case sluice.CursorTime:
 	}
 	after := sluice.Cursor{Kind: sluice.CursorTime, Time: until.Time.Add(1)}
-	page, err := w.api.Events(ctx, w.ns, client.EventsQuery{Pattern: w.query.Pattern, Since: after.String(), Limit: 1})
-	switch {
-	case err != nil:
+	return w.before(ctx, after.String())
+}
+
+// before returns the sequence before the first event after a position, or the last sequence of the
+// log if there is no such event.
+func (w *newest) before(ctx context.Context, since string) (uint64, error) {
+	ev, ok, err := terminal.FirstEvent(ctx, w.api, w.ns, client.EventsQuery{Pattern: w.query.Pattern, Since: since})
+	if err != nil {
 		return 0, err
-	case len(page.Items) == 0:
+	}
+	if !ok {
 		return w.end(ctx)
 	}
-	return page.Items[0].Seq - 1, nil
+	return ev.Seq - 1, nil
 }
 
 // end returns the last sequence of the log. It costs a connection of a feed, which is closed at
@@ -134,7 +133,7 @@ func (w *newest) end(ctx context.Context) (uint64, error) {
 
 // between returns the events after one sequence and up to another, oldest first, and the sequence
 // after which it began, which is later if the log begins later. The error for a range before the
-// oldest stored event moves the begin to that event, if the user gave no --since.
+// oldest stored event moves the begin to that event: first has already refused a --since before it.
 func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Event, start uint64, err error) {
 	q := w.query
 	q.Since, q.Until, q.Limit = strconv.FormatUint(from, 10), strconv.FormatUint(to, 10), newestLeast
@@ -144,7 +143,7 @@ func (w *newest) between(ctx context.Context, from, to uint64) (all []sluice.Eve
 	}
 	for {
 		page, err := w.api.Events(ctx, w.ns, q)
-		if oldest := oldestOf(err); oldest > from+1 && q.Cursor == "" && w.query.Since == "" {
+		if oldest := oldestOf(err); oldest > from+1 && q.Cursor == "" {
 			return w.between(ctx, oldest-1, max(to, oldest-1))
 		}
 		if err != nil {

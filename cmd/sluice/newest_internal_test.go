@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,14 +89,36 @@ func TestNewest_SearchesInParts(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Less(t, len(kept), 60, "the log dropped its oldest events")
-		w := newest{api: api, ns: "n", query: client.EventsQuery{Types: types}, part: 2}
-		found, err := w.events(t.Context(), 50)
-		require.NoError(t, err)
-		require.Len(t, found, len(kept), types)
-		for i := range found {
-			require.Equal(t, kept[len(kept)-1-i].ID, found[i].ID)
+		for _, since := range []string{"", "-1"} {
+			w := newest{api: api, ns: "n", query: client.EventsQuery{Types: types, Since: since}, part: 2}
+			found, err := w.events(t.Context(), 50)
+			require.NoError(t, err)
+			require.Len(t, found, len(kept), types)
+			for i := range found {
+				require.Equal(t, kept[len(kept)-1-i].ID, found[i].ID)
+			}
+			one, err := w.events(t.Context(), 1) // a part may begin before the log
+			require.NoError(t, err)
+			require.Len(t, one, min(1, len(kept)), types)
 		}
 	}
+}
+
+// A page without paths of the namespace need not be the last one.
+func TestTopics_ReadsOnAfterEmptyPage(t *testing.T) {
+	t.Parallel()
+	pages := map[string]string{
+		"":  `{"topics":[],"next_cursor":"b"}`,
+		"b": `{"topics":[{"topic":"/a","latest_sequence":1},{"topic":"/b","latest_sequence":2}],"next_cursor":"c"}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, pages[r.URL.Query().Get("cursor")])
+	}))
+	t.Cleanup(server.Close)
+	status, stdout, stderr := runUntil(t.Context(), "", "topics", "--limit", "1", "--server", server.URL)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stdout, "/a")
+	require.NotContains(t, stdout, "/b")
 }
 
 // Dead letters can be listed after a sequence, as events are.

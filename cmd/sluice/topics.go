@@ -42,9 +42,10 @@ func (c *topicsCmd) Run(ctx context.Context, s *terminal.Session) error {
 		}
 		view.Topics, view.Mirrored = append(view.Topics, page.Topics...), append(view.Mirrored, page.Mirrored...)
 		q.Cursor = page.Next
-		// One list may be full while the other continues. With --limit, a page without elements of
-		// a list counts as the end of that list.
-		more = q.Cursor != "" && (c.Limit == 0 || len(page.Topics) > 0 && len(view.Topics) < c.Limit || len(page.Mirrored) > 0 && len(view.Mirrored) < c.Limit)
+		// One list may be full while the other continues. The server fills pages of mirrored paths,
+		// so that an empty one is the end; an empty page of others is not.
+		more = q.Cursor != "" && (c.Limit == 0 || len(view.Topics) < c.Limit || len(page.Mirrored) > 0 && len(view.Mirrored) < c.Limit)
+		q.Limit = topicsPage // or a small --limit would read a long other list in small pages
 	}
 	if c.Limit > 0 {
 		view.Topics, view.Mirrored = view.Topics[:min(c.Limit, len(view.Topics))], view.Mirrored[:min(c.Limit, len(view.Mirrored))]

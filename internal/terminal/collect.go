@@ -1,7 +1,10 @@
 package terminal
 
 import (
+	"context"
+
 	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Collect reads the pages of a list until it has limit elements; 0 reads all. It requests at most
@@ -27,5 +30,23 @@ func Collect[T any](limit int, next func(cursor string, most int) (client.Page[T
 			return all, nil
 		}
 		cursor = page.Next
+	}
+}
+
+// FirstEvent returns the first event that matches a query, and false if none does. It reads on
+// after an empty page, which need not be the last.
+func FirstEvent(ctx context.Context, api *client.Client, ns string, q client.EventsQuery) (sluice.Event, bool, error) {
+	q.Limit = 1
+	for {
+		page, err := api.Events(ctx, ns, q)
+		switch {
+		case err != nil:
+			return sluice.Event{}, false, err
+		case len(page.Items) > 0:
+			return page.Items[0], true, nil
+		case page.Next == "" || page.Next == q.Cursor:
+			return sluice.Event{}, false, nil
+		}
+		q.Cursor = page.Next
 	}
 }

@@ -320,19 +320,19 @@ func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 
 // seqBefore returns the sequence after which the events from a position on lie; 0 if there is no
 // position. A number is a sequence and is returned as it is. Other positions cost a request for the
-// first event behind them; a page without one is an error.
+// first event behind them; without one, it is an error.
 func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64, error) {
 	if seq, err := strconv.ParseUint(when, 10, 64); err == nil || when == "" {
 		return seq, nil
 	}
-	page, err := api.Events(ctx, ns, client.EventsQuery{Since: sluice.Ago(when, time.Now()), Limit: 1})
+	ev, ok, err := terminal.FirstEvent(ctx, api, ns, client.EventsQuery{Since: sluice.Ago(when, time.Now())})
 	if err != nil {
 		return 0, err
 	}
-	if len(page.Items) == 0 {
+	if !ok {
 		return 0, fmt.Errorf("--since %s: no events after that", when)
 	}
-	return page.Items[0].Seq - 1, nil
+	return ev.Seq - 1, nil
 }
 
 // trial prints the firings that a watch would have had. Missed is the number of readings for which
