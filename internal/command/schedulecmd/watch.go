@@ -285,9 +285,12 @@ Flags override the watch. Nothing is published. The simulation starts without ea
 }
 
 // Run prints the firings that the watch would have had. It makes one request for the simulation,
-// and prints how to continue if more events follow. With an ID, the stored watch is the base and
-// --file is ignored.
+// and prints how to continue if more events follow. With an ID, the stored watch is the base; --file
+// is a usage error then.
 func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
+	if c.ID != "" && c.File != "" {
+		return terminal.Usagef("--file excludes the ID of a stored watch: name one of them")
+	}
 	api, err := s.Client()
 	if err != nil {
 		return err
