@@ -146,10 +146,11 @@ func outcomeOf(a sluice.Attempt) string {
 // readEvent returns the event in a file. "-" is stdin. An event without ID or path is a usage
 // error.
 func readEvent(s *terminal.Session, file string) (*sluice.Event, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // the user's own
+	read := func() ([]byte, error) { return os.ReadFile(file) } //nolint:gosec // the user's own
 	if file == "-" {
-		text, err = io.ReadAll(s.Stdin)
+		read = func() ([]byte, error) { return io.ReadAll(s.Stdin) }
 	}
+	text, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("read the event: %w", err)
 	}
