@@ -97,7 +97,7 @@ func (c *listenCmd) target() error {
 // http to another machine, or a private network (C20).
 func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	if err := sender.Check(ctx, sluice.Endpoint{URL: c.Forward, Headers: c.Header}); err != nil {
-		return terminal.Usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook", c.Forward, err)
+		return terminal.Usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook, or a public https URL", c.Forward, err)
 	}
 	if c.Last > 0 && c.Since != sluice.StartNew {
 		return terminal.Usagef("--last excludes --since")
