@@ -64,6 +64,25 @@ func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, rev
 	return revision, err
 }
 
+// sealed returns the number of responses that are sealed with each key. Unsealed ones do not count:
+// they stay so until they expire.
+func (a Answers) sealed(ctx context.Context) (map[string]int, error) {
+	counts, err := AskedFor(ctx, ListTimeout, func(ctx context.Context) (map[string]int, error) {
+		counts := map[string]int{}
+		err := a.bucket.read(ctx, ">", 0, func(e Entry[answerRecord], pending uint64) (more bool) {
+			if id := seal.KeyOf(e.Value.Sealed); id != "" {
+				counts[id]++
+			}
+			return pending > 0
+		})
+		return counts, err
+	})
+	if err != nil {
+		return nil, a.bucket.failed(ctx, "list", ">", err)
+	}
+	return counts, nil
+}
+
 // Delete removes the response stored under a key. Code Conflict unless the stored revision is the
 // given one.
 func (a Answers) Delete(ctx context.Context, key string, revision uint64) error {

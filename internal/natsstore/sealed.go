@@ -171,13 +171,21 @@ func (all stored) count() map[string]int {
 
 // Sealing returns with which keys the secrets in the store are sealed. It reads these records, and
 // opens none. A record with parts of several keys counts for each of them. The responses for
-// Idempotency-Keys do not count (Answers).
+// Idempotency-Keys (Answers) count, too: they are not sealed again, so their key is needed until they
+// expire. A start without it is not refused; a repeated request then has code Unavailable.
 func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 	all, err := s.stored(ctx)
 	if err != nil {
 		return sluice.Sealing{}, err
 	}
 	counts := all.count()
+	answers, err := s.Answers().sealed(ctx)
+	if err != nil {
+		return sluice.Sealing{}, err
+	}
+	for id, n := range answers {
+		counts[id] += n
+	}
 	status := sluice.Sealing{Keys: []sluice.SealingKey{}, Plain: counts[""]}
 	delete(counts, "")
 	if s.opts.Sealer != nil {
