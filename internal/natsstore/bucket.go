@@ -35,11 +35,11 @@ type Change int
 // The kinds of changes.
 const (
 	Set      Change = iota // the record is new or was changed
-	Removed                // the record was deleted or has expired; the entry has no value
+	Removed                // the record was deleted, has expired or cannot be read; the entry has no value
 	CaughtUp               // not about a record: all stored records have been reported
 )
 
-// Entry is a record in its bucket, or a change of one. If Change is Removed, Value means nothing,
+// Entry is a record in its bucket, or a change of one. If Change is Removed, Value is zero,
 // and Revision is that of the removal or of the removed record. If Change is CaughtUp, all other
 // fields are zero.
 type Entry[T any] struct {
@@ -256,7 +256,7 @@ func (b Bucket[T]) read(ctx context.Context, filter string, since uint64, each f
 		} else if err := json.Unmarshal(msg.Data, &e.Value); err != nil {
 			b.store.opts.Log.ErrorContext(ctx, "record cannot be read",
 				slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
-			e.Change = Removed
+			e = Entry[T]{Key: e.Key, Revision: e.Revision, Change: Removed} // without what was decoded before the error
 		}
 		return each(e, meta.NumPending), nil
 	})
