@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watches counts the work of watches. The counters of a deleted watch stay until the process ends.
+// Watches counts the work of watches, until they are deleted.
 type Watches struct {
 	looked    *prometheus.CounterVec
 	throttled *prometheus.CounterVec
@@ -49,6 +49,13 @@ func (w *Watches) Looked(of *sluice.Watch, readings, throttled uint64) {
 	}
 	if throttled > 0 {
 		w.throttled.WithLabelValues(of.Namespace, of.ID).Add(float64(throttled))
+	}
+}
+
+// Deleted removes the counters of a watch.
+func (w *Watches) Deleted(of *sluice.Watch) {
+	for _, counters := range []*prometheus.CounterVec{w.looked, w.throttled, w.fired} {
+		counters.DeletePartialMatch(prometheus.Labels{"namespace": of.Namespace, "watch": of.ID})
 	}
 }
 

@@ -40,6 +40,7 @@ type Engine struct {
 
 // running is a watch that runs. cancel is set before settle returns.
 type running struct {
+	of       *sluice.Watch
 	revision uint64
 	cancel   context.CancelFunc
 	ended    chan struct{}
@@ -118,8 +119,11 @@ func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) b
 func (e *Engine) change(key string, w *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w == nil {
+	if was := e.watches[key]; w == nil {
 		delete(e.watches, key)
+		if was != nil && e.runners[key] == nil { // otherwise finish does it
+			e.opts.Observe.Deleted(&was.Watch)
+		}
 	} else {
 		e.watches[key] = w
 	}
@@ -169,7 +173,7 @@ func (e *Engine) settle(key string) {
 	if !wanted {
 		return
 	}
-	r := &running{revision: w.Revision, ended: make(chan struct{})}
+	r := &running{of: &w.Watch, revision: w.Revision, ended: make(chan struct{})}
 	begun := make(chan struct{})
 	e.runners[key] = r
 	e.launch(func(ctx context.Context) {
@@ -192,6 +196,9 @@ func (e *Engine) finish(key string, r *running) {
 	defer e.mu.Unlock()
 	delete(e.runners, key)
 	close(r.ended)
+	if e.watches[key] == nil {
+		e.opts.Observe.Deleted(r.of)
+	}
 	e.settle(key)
 }
 

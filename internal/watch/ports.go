@@ -122,12 +122,14 @@ type Options struct {
 type Observer interface {
 	Looked(w *sluice.Watch, readings, throttled uint64) // readings since the last call that were evaluated, and that were throttled
 	Fired(w *sluice.Watch, outcome string)
+	Deleted(w *sluice.Watch) // nothing more is counted, unless a watch of its name is created again
 }
 
 type nobody struct{}
 
 func (nobody) Looked(*sluice.Watch, uint64, uint64) {}
 func (nobody) Fired(*sluice.Watch, string)          {}
+func (nobody) Deleted(*sluice.Watch)                {}
 
 // Defaults of Options.
 const (

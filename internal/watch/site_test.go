@@ -37,10 +37,11 @@ type site struct {
 	engine    *watch.Engine
 	tries     int
 	published map[string]sluice.Event
-	shut      error               // why nothing is told
-	unknown   bool                // the log's tail is unknown
-	watch     chan *watch.Stored  // changes
-	buried    []string            // watches of which nothing is left
+	shut      error              // why nothing is told
+	unknown   bool               // the log's tail is unknown
+	watch     chan *watch.Stored // changes
+	buried    []string
+	deleted   []string            // watches that the engine reported as deleted            // watches of which nothing is left
 	foreign   func(*watch.Record) // what another replica stores before the next write
 	filters   *filter.Pool        // whose rates are for the creators
 	lost      []sluice.Gap        // ranges that are damaged
@@ -225,7 +226,7 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	e := watch.New(watch.Deps{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{
-		Ring: 4, Filters: s.filters, Payer: func(by sluice.Creator, _ string) string { return string(by.CreatedBy) },
+		Ring: 4, Filters: s.filters, Observe: counted{s}, Payer: func(by sluice.Creator, _ string) string { return string(by.CreatedBy) },
 		Lost: func(string) (lost []sluice.Gap) {
 			s.locked(func() { lost = slices.Clone(s.lost) })
 			return lost
@@ -243,6 +244,16 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	synctest.Wait()
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// counted notes which watches the engine reports as deleted.
+type counted struct{ *site }
+
+func (counted) Looked(*sluice.Watch, uint64, uint64) {}
+func (counted) Fired(*sluice.Watch, string)          {}
+
+func (c counted) Deleted(w *sluice.Watch) {
+	c.locked(func() { c.deleted = append(c.deleted, w.ID) })
 }
 
 // said returns the ids of all that was published, and the outcomes.

@@ -100,10 +100,12 @@ func TestWatch_DeletedOneDoesNothing(t *testing.T) {
 		s.run(t, asIs, func() {
 			s.publish("on", "off")
 			synctest.Wait()
+			require.Empty(t, s.deleted)
 			s.watch <- nil
 			synctest.Wait()
 			s.publish("on")
 		})
+		require.Equal(t, []string{"hot"}, s.deleted, "its counters are removed")
 		ids, _ := s.said()
 		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
 	})
