@@ -110,3 +110,17 @@ func TestWatch_DeletedOneDoesNothing(t *testing.T) {
 		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
 	})
 }
+
+// The counters of a deleted watch go also where another replica runs it.
+func TestWatch_DeletedElsewhereLosesItsCounters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.theirs = true
+		s.run(t, asIs, func() {
+			s.watch <- nil
+			synctest.Wait()
+		})
+		require.Equal(t, []string{"hot"}, s.deleted)
+	})
+}
