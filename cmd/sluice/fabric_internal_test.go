@@ -258,7 +258,7 @@ func TestFabric_EventsCoalesceByTheirLabels(t *testing.T) {
 		ev := sluice.Event{Path: "/fabric/x", Type: one.Type, Data: data}
 		_, err = api.Publish(t.Context(), "fabric", ev, ev)
 		require.NoError(t, err, one.Type)
-		feed := []string{"--type", one.Type, "--window", "20ms", "--coalesce"}
+		feed := []string{"--type", one.Type, "--window", "100ms", "--coalesce"}
 		require.Equal(t, 2, c.frames(1, append(feed, strings.Join(labels, ","))...)[0].Coalesced, one.Type)
 		if never != "" { // a collection, or nothing
 			require.Zero(t, c.frames(2, append(feed, "variant,"+never)...)[0].Coalesced, "%s: %s is no label", one.Type, never)
@@ -307,7 +307,7 @@ func TestFabric_FeedFollowsTheSpecification(t *testing.T) {
 	} {
 		var counts []int
 		var last feedView
-		for _, v := range c.frames(len(tt.counts), "--type", tt.kind, "--coalesce", tt.labels, "--window", "50ms") {
+		for _, v := range c.frames(len(tt.counts), "--type", tt.kind, "--coalesce", tt.labels, "--window", "500ms") {
 			counts = append(counts, v.Coalesced)
 			last = v
 		}

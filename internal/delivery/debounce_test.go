@@ -34,7 +34,7 @@ func (b *batched) arrived() []uint64 {
 // Issue 18, item 10: the latest event of each path stands for those before it.
 func TestDebounce_SendsTheLatestOfAPathOnce(t *testing.T) {
 	t.Parallel()
-	w, b := batchWorld(t, quiet(300*time.Millisecond), 100) // on two paths
+	w, b := batchWorld(t, quiet(2*time.Second), 100) // on two paths
 	proc := w.start(t)
 	defer func() { proc.stop() }()
 	eventually(t, "one of each path", func() bool { return len(b.arrived()) == 2 })
@@ -56,8 +56,8 @@ func TestDebounce_SendsTheLatestOfAPathOnce(t *testing.T) {
 // A newer event takes the place of one that failed.
 func TestDebounce_RetriesWithTheLatest(t *testing.T) {
 	t.Parallel()
-	policy := quiet(100 * time.Millisecond)
-	policy.Retry = steps(time.Second, 9)
+	policy := quiet(time.Second)
+	policy.Retry = steps(5*time.Second, 9)
 	w, b := batchWorld(t, policy, 0)
 	b.plan = func(request int, _ []uint64) bool { return request == 1 }
 	w.publish(t, "/a/x", "e1")
@@ -74,7 +74,7 @@ func TestDebounce_RetriesWithTheLatest(t *testing.T) {
 // A replay is asked for, and sends each event.
 func TestDebounce_ReplaySendsEachEvent(t *testing.T) {
 	t.Parallel()
-	w, b := batchWorld(t, quiet(100*time.Millisecond), 6)
+	w, b := batchWorld(t, quiet(time.Second), 6)
 	replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
 	w.replays = replays
 	w.ports = func(p *delivery.Deps) { p.Sender, p.Replays = b, replays }

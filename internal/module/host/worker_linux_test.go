@@ -210,17 +210,17 @@ if do < 100: answer(message, ok=True)`), `,"limits":{"tempFiles":100}`)
 // A worker that does not become ready fails the attempts, with its reason.
 func TestWorker_MustBecomeReady(t *testing.T) {
 	t.Parallel()
-	for script, want := range map[string]string{
-		"echo 'no module named x' >&2; exit 1": "the program ended with exit code 1: no module named x",
-		"sleep 1000":                           "it was not ready within 100ms",
-		"echo hello; sleep 1000":               `the first line on standard output is "hello", not {"ready":true}`,
-		"exec >&-; sleep 1000":                 "it was not ready within 100ms",
+	for _, c := range []struct{ script, ready, want string }{
+		{"echo 'no module named x' >&2; exit 1", "1m", "the program ended with exit code 1: no module named x"},
+		{"sleep 1000", "100ms", "it was not ready within 100ms"},
+		{"echo hello; sleep 1000", "1m", `the first line on standard output is "hello", not {"ready":true}`},
+		{"exec >&-; sleep 1000", "100ms", "it was not ready within 100ms"},
 	} {
-		s := newWorkshop(t, "#!/bin/sh\n"+script+"\n", `,"ready":"100ms"`)
+		s := newWorkshop(t, "#!/bin/sh\n"+c.script+"\n", fmt.Sprintf(`,"ready":%q`, c.ready))
 		a := s.send(t, "e", 1, nil)
 		require.Equal(t, sluice.Failed, a.Outcome)
-		require.Contains(t, a.Error, "the worker did not become ready: "+want)
-		require.Equal(t, strings.Contains(script, ">&2"), a.Output == "no module named x\n")
+		require.Contains(t, a.Error, "the worker did not become ready: "+c.want)
+		require.Equal(t, strings.Contains(c.script, ">&2"), a.Output == "no module named x\n")
 	}
 }
 

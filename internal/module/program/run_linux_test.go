@@ -72,7 +72,7 @@ func TestRun_LeavesLargeInputUnread(t *testing.T) {
 func TestRun_AsksToEnd(t *testing.T) {
 	t.Parallel()
 	p := shell(t, `trap 'echo asked; exit 9' TERM; echo on; while :; do sleep 0.01; done`)
-	p.Timeout = 300 * time.Millisecond
+	p.Timeout = 3 * time.Second // it sets its trap within it
 	res := run(t, p)
 	require.Equal(t, module.Exit{Code: 9, TimedOut: true}, res.Exit)
 }

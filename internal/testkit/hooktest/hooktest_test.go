@@ -60,7 +60,11 @@ func TestServer_AnswersAsConfigured(t *testing.T) {
 		{0, "", "deadline"},
 	}
 	for i, tt := range tests {
-		status, body, err := post(t, server.URL+"/hook?a=b", 500*time.Millisecond)
+		limit := time.Minute
+		if tt.fails == "deadline" {
+			limit = 500 * time.Millisecond
+		}
+		status, body, err := post(t, server.URL+"/hook?a=b", limit)
 		require.Equal(t, tt.status, status)
 		require.Equal(t, tt.body, body)
 		if tt.fails == "" {
