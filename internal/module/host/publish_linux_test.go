@@ -271,7 +271,7 @@ func TestPublish_OnlyWhenTheEventIsHandled(t *testing.T) {
 	t.Parallel()
 	s := printing(t, `[{"pattern":"/invoices/**"}]`, `[ "$SLUICE_EVENT_SEQ" = 0 ] || { cat; echo "not now" >&2; exit 75; }`)
 	_, a := s.handles(t, invoice)
-	require.Equal(t, []any{sluice.Failed, "not now\n", 0}, []any{a.Outcome, a.Output, a.Published})
+	require.Equal(t, []any{sluice.Failed, "not now\n", 0}, []any{a.Outcome, a.Output, a.Published}, a.Error)
 	a = s.again(t, &sluice.Event{Namespace: "acme", Path: "/orders/1", ID: "test", Type: "t"}, invoice)
 	require.Equal(t, []any{sluice.Delivered, 0}, []any{a.Outcome, a.Published}, a.Error)
 	require.Empty(t, s.published(t))

@@ -114,8 +114,8 @@ func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 		return err
 	}
 	cmd.SysProcAttr.Ptrace = traces()
-	if err := cmd.Start(); err != nil {
-		return err //nolint:wrapcheck // the caller names the program
+	if err := startWhenClosed(cmd); err != nil {
+		return err
 	}
 	adopted.began(cmd.Process.Pid)
 	limits := p.Limits
@@ -128,6 +128,23 @@ func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 		err = errors.Join(err, ignoreExit(cmd.Wait()))
 	}
 	return err
+}
+
+// startWhenClosed starts a process. A program that has just been written can still be open in a
+// process that is between fork and exec, and then cannot start (ETXTBSY). It is tried again for
+// about a second.
+func startWhenClosed(cmd *exec.Cmd) error {
+	for wait := time.Millisecond; ; wait *= 2 {
+		err := cmd.Start()
+		if !errors.Is(err, syscall.ETXTBSY) || wait > time.Second/2 {
+			return err //nolint:wrapcheck // the caller names the program
+		}
+		<-time.After(wait)
+		*cmd = exec.Cmd{ // a Cmd starts once
+			Path: cmd.Path, Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
+			WaitDelay: cmd.WaitDelay, SysProcAttr: cmd.SysProcAttr,
+		}
+	}
 }
 
 // onOwnThread calls f on a thread that ends when f returns. It never uses the main thread, which

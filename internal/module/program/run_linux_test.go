@@ -69,6 +69,17 @@ func TestRun_LeavesLargeInputUnread(t *testing.T) {
 	require.Equal(t, 3, run(t, p).Exit.Code)
 }
 
+// A program that has just been written may still be open for a moment in a process that is between
+// fork and exec.
+func TestRun_WaitsUntilTheProgramIsClosed(t *testing.T) {
+	t.Parallel()
+	p := shell(t, "exit 3")
+	f, err := os.OpenFile(p.Path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	time.AfterFunc(20*time.Millisecond, func() { _ = f.Close() })
+	require.Equal(t, 3, run(t, p).Exit.Code)
+}
+
 func TestRun_AsksToEnd(t *testing.T) {
 	t.Parallel()
 	p := shell(t, `trap 'echo asked; exit 9' TERM; echo on; while :; do sleep 0.01; done`)
