@@ -32,11 +32,9 @@ func shell(t *testing.T, script string, args ...string) program.Program {
 	}
 }
 
-// writeProgram writes a file that can be run at once: no process that is about to start another program has it open.
+// writeProgram writes a file that can be run.
 func writeProgram(t *testing.T, file, text string) {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 }
 
