@@ -35,7 +35,7 @@ type Change int
 // The kinds of changes.
 const (
 	Set      Change = iota // the record is new or was changed
-	Removed                // the record was deleted, has expired or cannot be read; the entry has no value
+	Removed                // the record was deleted, has expired or is Unreadable; the entry has no value
 	CaughtUp               // not about a record: all stored records have been reported
 )
 
@@ -43,10 +43,11 @@ const (
 // and Revision is that of the removal or of the removed record. If Change is CaughtUp, all other
 // fields are zero.
 type Entry[T any] struct {
-	Key      string
-	Value    T
-	Revision uint64
-	Change   Change
+	Key        string
+	Value      T
+	Revision   uint64
+	Change     Change
+	Unreadable bool // Change is Removed, but a record is stored: nothing that belongs to it may be deleted
 }
 
 // OpenBucket returns the bucket with a name. It makes no request; Provision creates the bucket.
@@ -256,7 +257,7 @@ func (b Bucket[T]) read(ctx context.Context, filter string, since uint64, each f
 		} else if err := json.Unmarshal(msg.Data, &e.Value); err != nil {
 			b.store.opts.Log.ErrorContext(ctx, "record cannot be read",
 				slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
-			e = Entry[T]{Key: e.Key, Revision: e.Revision, Change: Removed} // without what was decoded before the error
+			e = Entry[T]{Key: e.Key, Revision: e.Revision, Change: Removed, Unreadable: true} // without what was decoded before the error
 		}
 		return each(e, meta.NumPending), nil
 	})
@@ -333,12 +334,12 @@ func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
 
 func (w *watcher[T]) change(e Entry[T]) {
 	revision, known := w.told[e.Key]
-	if w.fresh != nil && (e.Change == Set || revision > e.Revision && !w.anew) {
+	if w.fresh != nil && (e.Change == Set || e.Unreadable || revision > e.Revision && !w.anew) {
 		w.fresh[e.Key] = struct{}{}
 	}
 	switch {
 	case e.Revision <= revision && !w.anew:
-	case e.Change == Set:
+	case e.Change == Set || e.Unreadable && known:
 		w.told[e.Key] = e.Revision
 		w.tell(e)
 	case known:

@@ -110,9 +110,13 @@ func (r Replays) Drop(ctx context.Context, rep sluice.Replay) error {
 }
 
 // Watch calls f for all replays and their changes, like Bucket.Watch. A deleted replay has only its
-// ID and subscription.
+// ID and subscription. A change that cannot be read is logged and not passed: the lanes of a removed
+// replay are deleted.
 func (r Replays) Watch(ctx context.Context, f func(natsstore.Entry[sluice.Replay])) error {
 	return r.bucket.Watch(ctx, ">", func(e natsstore.Entry[sluice.Replay]) {
+		if e.Unreadable {
+			return
+		}
 		if e.Change == natsstore.Removed {
 			e.Value.Subscription, e.Value.ID = streams.ParseReplayKey(e.Key)
 		}
