@@ -391,7 +391,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		}
 		r.unopened(ctx, err)
 		level := r.severity(err)
-		if level < slog.LevelWarn || time.Since(began) > time.Minute {
+		if level < slog.LevelWarn && r.failures <= 1 || time.Since(began) > time.Minute {
 			pause = shortest
 		}
 		e.opts.Log.LogAttrs(ctx, level, "subscription restarting",

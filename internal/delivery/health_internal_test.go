@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -45,4 +47,21 @@ func TestBreaker_ResumesFromItsRecord(t *testing.T) {
 	require.Equal(t, 16*time.Second, b.NextPause())
 	require.True(t, breakerOf(model.Health{}).Closed())
 	require.Equal(t, sluice.BreakerOpen, breakerOf(model.Health{Breaker: sluice.BreakerHalfOpen}).State())
+}
+
+// The position of a new subscription may take a moment to be known, on a busy machine several: only longer is a warning.
+func TestRunner_UnknownPositionIsNoWarningAtFirst(t *testing.T) {
+	t.Parallel()
+	unknown := &openError{sluice.Errorf(sluice.Unavailable, "not known yet")}
+	r := &runner{board: gaugeBoard{}}
+	for range 3 {
+		r.unopened(t.Context(), unknown)
+		require.Equal(t, slog.LevelDebug, r.severity(unknown))
+	}
+	r.unopenedAt = r.unopenedAt.Add(-unopenedQuiet)
+	require.Equal(t, slog.LevelWarn, r.severity(unknown))
+	require.Equal(t, slog.LevelWarn, r.severity(&openError{errors.New("gone")}))
+	r.unopened(t.Context(), nil)
+	r.unopened(t.Context(), unknown)
+	require.Equal(t, slog.LevelDebug, r.severity(unknown))
 }

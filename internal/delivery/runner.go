@@ -58,8 +58,9 @@ type runner struct {
 	record    healthRecord
 	board     gaugeBoard
 
-	opened   uint64 // the last spell of the breaker that was announced
-	failures int    // consecutive failures to open
+	opened     uint64    // the last spell of the breaker that was announced
+	failures   int       // consecutive failures to open
+	unopenedAt time.Time // of the first of them
 }
 
 func newRunner(sub *sluice.Subscription, ports Deps, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {

@@ -17,6 +17,7 @@ func (e *openError) Unwrap() error { return e.error }
 
 const (
 	unopenedNoted = 2               // consecutive failures before the status shows it, because one may be a restart of NATS
+	unopenedQuiet = 5 * time.Second // how long the position of a subscription may be unknown without a warning
 	unopenedLimit = 2 * time.Second // timeout for storing it
 )
 
@@ -30,7 +31,9 @@ func (r *runner) unopened(ctx context.Context, err error) {
 		r.failures = 0
 		return
 	}
-	r.failures++
+	if r.failures++; r.failures == 1 {
+		r.unopenedAt = time.Now()
+	}
 	r.board.unopened()
 	if r.failures < unopenedNoted || sluice.CodeOf(failed) == sluice.Unavailable {
 		return
@@ -51,7 +54,7 @@ func (r *runner) unopened(ctx context.Context, err error) {
 // severity returns the level at which the end of a run is logged.
 func (r *runner) severity(err error) slog.Level {
 	switch {
-	case errors.Is(err, errMoved), r.failures == 1 && sluice.CodeOf(err) == sluice.Unavailable: // the position of the subscription is not known yet
+	case errors.Is(err, errMoved), r.failures > 0 && sluice.CodeOf(err) == sluice.Unavailable && time.Since(r.unopenedAt) < unopenedQuiet: // its position is not known yet
 		return slog.LevelDebug
 	case errors.Is(err, errSourceEnded):
 		return slog.LevelInfo
