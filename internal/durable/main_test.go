@@ -47,13 +47,8 @@ func spaceOn(t *testing.T, opts natsstore.Options, maxAge time.Duration) *space 
 	if opts.Conn != nil {
 		dial = append(dial, nats.InProcessServer(opts.Conn))
 	}
-	nc, err := nats.Connect(opts.URL, dial...)
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	s := &space{store: store, js: js, name: "space"}
-	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: s.name, Retention: sluice.Retention{MaxAge: sluice.Duration(maxAge)}})
+	s := &space{store: store, js: natstest.Dial(t, opts.URL, dial...), name: "space"}
+	_, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: s.name, Retention: sluice.Retention{MaxAge: sluice.Duration(maxAge)}})
 	require.NoError(t, err)
 	return s
 }

@@ -89,11 +89,7 @@ func TestPrefix_ChangeIsWarnedOf(t *testing.T) {
 // inspects publishes and reads as the inspector of a server with the prefix acme.
 func inspects(t *testing.T, s *running) {
 	t.Helper()
-	nc, err := nats.Connect(s.at.NATS)
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := natstest.Dial(t, s.at.NATS)
 	ack, err := js.Publish(t.Context(), "acme.events.default.b", nil)
 	require.NoError(t, err)
 	require.Equal(t, "acme_EVENTS_default", ack.Stream)
@@ -104,9 +100,9 @@ func inspects(t *testing.T, s *running) {
 		require.NoError(t, err)
 		require.Equal(t, want, msg.Subject())
 	}
-	require.NoError(t, nc.Publish("acme.ledger.default.x", nil))
-	require.NoError(t, nc.Flush())
-	require.ErrorIs(t, nc.LastError(), nats.ErrPermissionViolation, "only the server writes there")
+	require.NoError(t, js.Conn().Publish("acme.ledger.default.x", nil))
+	require.NoError(t, js.Conn().Flush())
+	require.ErrorIs(t, js.Conn().LastError(), nats.ErrPermissionViolation, "only the server writes there")
 }
 
 // Issue 18, 8: a backup is restored under another prefix, beside what has the old names: the same server goes on.

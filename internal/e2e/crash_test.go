@@ -24,6 +24,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -139,11 +140,8 @@ const publishers = 50
 // any while the server is away.
 func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 	t.Helper()
-	nc, err := nats.Connect(url, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := natstest.Dial(t, url, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	defer js.Conn().Close()
 	var lanes sync.WaitGroup
 	for k := range publishers {
 		lanes.Go(func() {

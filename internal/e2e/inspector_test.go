@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
 // logins are the two ways in which a server whose users are not named is run.
@@ -46,12 +47,7 @@ func inspected(t *testing.T, way func(*config.Config)) (*running, []nats.Option)
 func connect(t *testing.T, url string, opts ...nats.Option) (jetstream.JetStream, chan error) {
 	t.Helper()
 	refused := make(chan error, 1000)
-	nc, err := nats.Connect(url, append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))...)
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return js, refused
+	return natstest.Dial(t, url, append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))...), refused
 }
 
 // states returns the configuration, the last sequence, the number of messages and the lasting consumers of every stream.

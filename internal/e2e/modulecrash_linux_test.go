@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
@@ -215,11 +216,9 @@ type publications struct{ seen chan *nats.Msg }
 // publications hears what programs of a child publish until the test ends, through its restarts.
 func (c *child) publications(t *testing.T) publications {
 	t.Helper()
-	nc, err := nats.Connect("nats://"+c.nats, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	nc := natstest.Connect(t, "nats://"+c.nats, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	p := publications{make(chan *nats.Msg, 1)} // more are dropped
-	_, err = nc.Subscribe(jsNames(t).EventsPrefix()+"default.made.*", func(msg *nats.Msg) {
+	_, err := nc.Subscribe(jsNames(t).EventsPrefix()+"default.made.*", func(msg *nats.Msg) {
 		select {
 		case p.seen <- msg:
 		default:

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -71,9 +71,7 @@ func TestShared_SubjectWithoutAPathIsADeadLetter(t *testing.T) {
 	s := shareAbove(t, 0, &lastLines{})
 	hook := hooktest.New(t, nil)
 	s.must(t, http.StatusCreated, "POST /v1/subscriptions", fmt.Sprintf(`{"id":"a","pattern":"/a/**","endpoint":{"url":%q}}`, hook.URL))
-	nc, err := nats.Connect(s.at.NATS, asTester())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	nc := natstest.Connect(t, s.at.NATS, asTester())
 	require.NoError(t, nc.Publish(jsNames(t).EventsPrefix()+"default.a.=61", []byte("x")))
 	require.NoError(t, nc.Flush())
 	s.news(t, "/a/b")

@@ -37,7 +37,7 @@ func newWakers(t *testing.T) *wakers {
 		hook := hooktest.New(t, nil)
 		w.must(t, http.StatusCreated, "PUT "+durableAt+"/__ds/subscriptions/hook-"+level, `{"type":"webhook","webhook":{"url":"`+hook.URL+`"},"pattern":"agents/`+level+`"}`)
 		w.must(t, http.StatusCreated, "PUT "+durableAt+"/__ds/subscriptions/pull-"+level, `{"type":"pull-wake","wake_stream":"pool/`+level+`","pattern":"agents/`+level+`"}`)
-		w.must(t, http.StatusCreated, "PUT "+durableAt+"/agents/"+level, "news", append(text(), "Stream-TTL", "20")...)
+		w.must(t, http.StatusCreated, "PUT "+durableAt+"/agents/"+level, "news", append(text(), "Stream-TTL", "100")...)
 		n := notice(t, woken.Wait(len(w.notices) + 1)[len(w.notices)])
 		w.notices[string(n.Primary)] = n
 		w.hooks[level] = noticeOf(t, hook.Wait(1)[0])
@@ -81,7 +81,7 @@ func TestFullStore_WorkersGoOn(t *testing.T) { // S1-59, S4-22
 	t.Parallel()
 	w := newWakers(t)
 	w.level(t, sluice.StorageTight)
-	eventually(t, func() bool { return time.Since(w.made) > time.Second }, "a twentieth of a lifetime has passed: the next read is a use that would be stored")
+	eventually(t, func() bool { return time.Since(w.made) > 5*time.Second }, "a twentieth of a lifetime has passed: the next read is a use that would be stored")
 	w.work(t, "tight")
 
 	_, err := w.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHERS", Subjects: []string{"others"}})

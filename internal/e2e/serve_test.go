@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/datadir"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
@@ -228,12 +229,7 @@ func (s *running) must(tb testing.TB, status int, line, body string, headers ...
 // dial connects to a server's NATS as any client does.
 func dial(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	tb.Helper()
-	nc, err := nats.Connect(url, append([]nats.Option{asTester()}, opts...)...)
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(tb, err)
-	return js
+	return natstest.Dial(tb, url, append([]nats.Option{asTester()}, opts...)...)
 }
 
 // put publishes events of one path, ids and data made of the numbers from first to last.

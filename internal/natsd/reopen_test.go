@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
 // F3: the server is started again under its clients: they come back by themselves, on the same port and with the same login.
@@ -24,9 +25,7 @@ func TestReopen_KeepsDataPortAndLogins(t *testing.T) {
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "s", make([]byte, 1<<20-100))
 	require.NoError(t, err)
-	abroad, err := nats.Connect(url, nats.UserInfo("ann", "sesame"), again)
-	require.NoError(t, err)
-	defer abroad.Close()
+	abroad := natstest.Connect(t, url, nats.UserInfo("ann", "sesame"), again)
 
 	require.NoError(t, s.Reopen(t.Context()))
 	require.Equal(t, url, s.ClientURL())

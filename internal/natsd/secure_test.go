@@ -74,10 +74,7 @@ func TestTLS_EncryptsAllButInProcessConnections(t *testing.T) {
 	config, _, _ := reloading(t, authority)
 	s := start(t, natsd.Options{StoreDir: t.TempDir(), Users: []natsd.User{ann}, TLS: config})
 	require.Contains(t, s.ClientURL(), "tls://127.0.0.1:")
-	nc, err := nats.Connect(s.ClientURL(), nats.UserInfo("ann", "sesame"), nats.RootCAs(authority.File))
-	require.NoError(t, err)
-	defer nc.Close()
-	state, err := nc.TLSConnectionState()
+	state, err := natstest.Connect(t, s.ClientURL(), nats.UserInfo("ann", "sesame"), nats.RootCAs(authority.File)).TLSConnectionState()
 	require.NoError(t, err)
 	require.Equal(t, "listener", state.PeerCertificates[0].Subject.CommonName)
 	_, err = nats.Connect(s.ClientURL(), nats.UserInfo("ann", "sesame"))
@@ -93,10 +90,8 @@ func TestTLS_ClientCertificateIsRequiredWhenConfigured(t *testing.T) {
 	authority, stranger := natstest.NewAuthority(t), natstest.NewAuthority(t)
 	s := start(t, natsd.Options{StoreDir: t.TempDir(), TLS: authority.TLS(t, tls.RequireAndVerifyClientCert)})
 	opts := []nats.Option{nats.RootCAs(authority.File)}
-	nc, err := nats.Connect(s.ClientURL(), append(opts, nats.ClientCert(authority.Issue(t, "client")))...)
-	require.NoError(t, err)
-	nc.Close()
-	_, err = nats.Connect(s.ClientURL(), append(opts, nats.ClientCert(stranger.Issue(t, "client")))...)
+	natstest.Connect(t, s.ClientURL(), append(opts, nats.ClientCert(authority.Issue(t, "client")))...).Close()
+	_, err := nats.Connect(s.ClientURL(), append(opts, nats.ClientCert(stranger.Issue(t, "client")))...)
 	require.Error(t, err)
 	_, err = nats.Connect(s.ClientURL(), opts...)
 	require.Error(t, err)
@@ -110,10 +105,7 @@ func TestTLS_NewCertificateNeedsNoRestart(t *testing.T) {
 	config, cert, key := reloading(t, authority)
 	s := start(t, natsd.Options{StoreDir: t.TempDir(), TLS: config})
 	served := func() string {
-		nc, err := nats.Connect(s.ClientURL(), nats.RootCAs(authority.File))
-		require.NoError(t, err)
-		defer nc.Close()
-		state, err := nc.TLSConnectionState()
+		state, err := natstest.Connect(t, s.ClientURL(), nats.RootCAs(authority.File)).TLSConnectionState()
 		require.NoError(t, err)
 		return state.PeerCertificates[0].Subject.CommonName
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,12 +30,7 @@ func start(tb testing.TB, opts natsd.Options) *natsd.Server {
 
 func dial(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	tb.Helper()
-	nc, err := nats.Connect(url, opts...)
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(tb, err)
-	return js
+	return natstest.Dial(tb, url, opts...)
 }
 
 func TestServer_InProcessOneDoesNotListen(t *testing.T) {

@@ -208,9 +208,7 @@ func TestSeal_KeyReplacementSurvivesInterruption(t *testing.T) {
 	require.NoError(t, err)
 	oldID, newID := ringOf(t, 1).First(), ringOf(t, 2).First()
 
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	require.NoError(t, err)
-	defer nc.Close()
+	nc := natstest.Connect(t, "", nats.InProcessServer(server))
 	for cuts := range 3 {
 		ctx, cut := context.WithCancel(t.Context())
 		written := 0

@@ -196,7 +196,7 @@ func lettersAreShared(t *testing.T, stores ...rooms) {
 	for seq := range uint64(many) {
 		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq + 1, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
 	}
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(times) == many }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(times) == many }, 3*time.Minute, time.Millisecond) // several ack waits: a cluster loses deliveries when it elects
 	mu.Lock()
 	defer mu.Unlock()
 	for seq, n := range times {

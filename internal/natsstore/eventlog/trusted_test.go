@@ -53,12 +53,7 @@ func trusting(tb testing.TB) (rooms, *natstest.Server) {
 
 func as(tb testing.TB, server *natstest.Server, user string) jetstream.JetStream {
 	tb.Helper()
-	nc, err := nats.Connect(server.ClientURL(), nats.UserInfo(user, "x"))
-	require.NoError(tb, err)
-	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(tb, err)
-	return js
+	return natstest.Dial(tb, server.ClientURL(), nats.UserInfo(user, "x"))
 }
 
 func said(path, id string) *nats.Msg {

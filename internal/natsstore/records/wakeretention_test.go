@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -18,11 +17,7 @@ import (
 // forget has what is stored at a sequence leave the log, as retention does.
 func (s *wakeSite) forget(t *testing.T, server *natstest.Server, seq uint64) {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(server), nats.Nkey(server.Login()))
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := natstest.Dial(t, "", nats.InProcessServer(server), nats.Nkey(server.Login()))
 	log, err := js.Stream(t.Context(), streams.Names{}.EventsStream(s.sub.Namespace))
 	require.NoError(t, err)
 	require.NoError(t, log.DeleteMsg(t.Context(), seq))

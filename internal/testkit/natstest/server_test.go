@@ -31,12 +31,8 @@ func TestRestart_ClientsReconnect(t *testing.T) {
 			if s.ClientURL() == "" {
 				opts = append(opts, nats.InProcessServer(s))
 			}
-			nc, err := nats.Connect(s.ClientURL(), opts...)
-			require.NoError(t, err)
-			defer nc.Close()
-			js, err := jetstream.New(nc)
-			require.NoError(t, err)
-			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+			js := natstest.Dial(t, s.ClientURL(), opts...)
+			_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 			require.NoError(t, err)
 
 			s.Restart(t)
