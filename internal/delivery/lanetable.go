@@ -133,6 +133,7 @@ func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 
 // canSend reports whether next returns a task.
 func (b *laneTable) canSend(now time.Time, may breaker.Permit) bool {
+	chore := b.hasChore() // first, because a lane that goes on may be due
 	for may != breaker.None && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
 		if b.defers(l.park, now) {
@@ -145,7 +146,7 @@ func (b *laneTable) canSend(now time.Time, may breaker.Permit) bool {
 	if may != breaker.None {
 		b.ripen(now)
 	}
-	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != breaker.None && len(b.ready) > 0)
+	return b.busy < b.window && (len(b.acts) > 0 || chore || may != breaker.None && len(b.ready) > 0)
 }
 
 // next returns a task, unless the window is full or nothing is due at now. A task that makes a
@@ -173,7 +174,8 @@ func (b *laneTable) next(now time.Time, may breaker.Permit) (task, bool) {
 	return task{kind: taskSend, lane: l, head: l.queue[0], more: b.behind(l)}, true
 }
 
-// hasChore reports whether there is a lane whose record is to be deleted.
+// hasChore reports whether there is a lane whose record is to be deleted. It first lets those go on
+// for which more events have arrived.
 func (b *laneTable) hasChore() bool {
 	for len(b.chores) > 0 {
 		if b.chores[0].park.ended() {

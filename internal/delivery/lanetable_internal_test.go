@@ -228,3 +228,24 @@ func TestLaneTable_AnswersImpossibleActs(t *testing.T) {
 	b.abandon()
 	require.Equal(t, actedLater, <-a.done)
 }
+
+// A parked lane for which an event arrives before its record is deleted goes on at once.
+func TestBook_LaneGoesOnInsteadOfItsEnd(t *testing.T) {
+	t.Parallel()
+	b, now := newLaneTable(1), time.Unix(1, 0)
+	b.arrive("a", deliveryAt(1))
+	send, ok := b.next(now, breaker.All)
+	require.True(t, ok)
+	b.stored(send.lane, model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 1, NextAt: now}}, now)
+	resume, ok := b.next(now, breaker.All)
+	require.True(t, ok)
+	require.Equal(t, taskResume, resume.kind)
+	resume.park.moveTo(2)
+	b.resumed(resume.lane, resume.park)
+	require.True(t, b.arrive("a", deliveryAt(2)), "the record covers it")
+	require.True(t, b.canSend(now, breaker.All))
+	goesOn, ok := b.next(now, breaker.All)
+	require.True(t, ok)
+	require.Equal(t, taskResume, goesOn.kind)
+	require.Equal(t, uint64(2), goesOn.park.FromSeq)
+}
