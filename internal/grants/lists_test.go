@@ -127,7 +127,7 @@ func TestStore_RepetitionIsConfirmed(t *testing.T) {
 		go func() { ended <- c.call(first) }()
 		require.Eventually(t, b.isHeld, patience, time.Millisecond, c.name)
 		cancel()
-		require.Equal(t, sluice.Unavailable, sluice.CodeOf(<-ended), c.name)
+		require.Error(t, <-ended, c.name) // its code depends on whether this replica knows yet that its write succeeded
 
 		again, cancel := context.WithTimeout(t.Context(), time.Second)
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(c.call(again)), c.name)
