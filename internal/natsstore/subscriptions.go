@@ -213,40 +213,22 @@ func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error)
 // Watch calls f for all subscriptions and their changes, like Bucket.Watch. The value of a removal
 // is nil. If the secrets of a subscription cannot be opened, Watch logs that and passes it as
 // paused: without secrets its deliveries cannot be signed, and a watcher that treats it as removed
-// would forget its parked lanes. If a change cannot be read, Watch passes what it passed before, as
-// paused.
+// would forget its parked lanes.
 func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscription])) error {
-	passed := map[string]*sluice.Subscription{}
 	return s.bucket.Watch(ctx, ">", func(e Entry[subscriptionRecord]) {
-		told := Entry[*sluice.Subscription]{Key: e.Key, Revision: e.Revision, Change: e.Change}
-		switch before := passed[e.Key]; {
-		case e.Unreadable && before != nil:
-			told.Change, told.Value = Set, paused(*before)
-		case e.Change != Set:
-		case e.Value.Gone:
+		told := Entry[*sluice.Subscription]{Key: e.Key, Revision: e.Revision, Change: e.Change, Unreadable: e.Unreadable}
+		if e.Value.Gone {
 			told.Change = Removed
-		default:
+		}
+		if told.Change == Set {
 			var ok bool
-			if told.Value, ok = s.open(ctx, e); !ok {
-				told.Value = paused(*told.Value)
+			if told.Value, ok = s.open(ctx, e); !ok && told.Value.State == sluice.Active {
+				told.Value.State = sluice.Paused
 			}
 			told.Value.Untold = nil // watchers do not publish announcements, and keep all subscriptions in memory
 		}
-		if told.Value != nil {
-			passed[e.Key] = told.Value
-		} else {
-			delete(passed, e.Key)
-		}
 		f(told)
 	})
-}
-
-// paused returns the subscription as paused if it is active.
-func paused(sub sluice.Subscription) *sluice.Subscription {
-	if sub.State == sluice.Active {
-		sub.State = sluice.Paused
-	}
-	return &sub
 }
 
 // open returns the subscription in a record, and whether its secrets could be opened.

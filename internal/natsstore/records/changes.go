@@ -4,9 +4,10 @@ import "github.com/sluice-io/sluice/internal/natsstore"
 
 // changes handles the entries of a watch. Functions that are nil are not called. set is required.
 type changes[T any] struct {
-	set      func(e natsstore.Entry[T])
-	removed  func(key string, revision uint64)
-	caughtUp func()
+	set        func(e natsstore.Entry[T])
+	removed    func(key string, revision uint64)
+	unreadable func(key string) // nil: the same as removed
+	caughtUp   func()
 }
 
 // handle calls the function for an entry.
@@ -15,7 +16,9 @@ func (c changes[T]) handle(e natsstore.Entry[T]) {
 	case natsstore.Set:
 		c.set(e)
 	case natsstore.Removed:
-		if c.removed != nil {
+		if e.Unreadable && c.unreadable != nil {
+			c.unreadable(e.Key)
+		} else if c.removed != nil {
 			c.removed(e.Key, e.Revision)
 		}
 	case natsstore.CaughtUp:

@@ -121,18 +121,29 @@ type Subscriptions struct {
 
 // Watch calls change for every subscription, and then for every change. change gets subscriptions
 // of mode push only, nil for a deleted one of any mode, and an empty id once all stored ones were
-// passed.
+// passed. If a change cannot be read, change gets the subscription as it was before, paused: the
+// engine deletes the parked lanes of a deleted one.
 func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
+	pushed := map[string]*sluice.Subscription{} // which the engine keeps, too
 	return s.Stored.Watch(ctx, changes[*sluice.Subscription]{
 		set: func(e natsstore.Entry[*sluice.Subscription]) {
 			s.Counts.Set(e.Value)
 			s.Know(e.Key, e.Value)
 			if e.Value.Mode == sluice.Push {
+				pushed[e.Key] = e.Value
 				change(e.Key, e.Value)
 			}
 			s.Applied.enter(e.Revision)
 		},
+		unreadable: func(key string) {
+			if was := pushed[key]; was != nil && was.State == sluice.Active {
+				paused := *was
+				paused.State = sluice.Paused
+				change(key, &paused)
+			}
+		},
 		removed: func(key string, _ uint64) {
+			delete(pushed, key)
 			s.Counts.Remove(key)
 			s.Know(key, nil)
 			s.Forget(key)
