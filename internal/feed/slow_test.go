@@ -160,14 +160,15 @@ func TestFeed_ExpensiveFilterDelaysNoOther(t *testing.T) {
 // What is held back is sent before a feed ends.
 func TestCoalesce_FlushesBeforeTheEnd(t *testing.T) {
 	t.Parallel()
-	log := newMemory(10)
-	e := feed.New(log, open{}, feed.Options{})
+	gate, log := &dear{}, newMemory(10)
+	e := feed.New(log, gate, feed.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { _ = e.Run(ctx) })
 	coalesce := feed.Coalesce{Labels: []string{"path"}, Window: feed.MaxWindow}
-	r := follow(t.Context(), t, e, feed.Wish{Coalesce: coalesce})
+	r := follow(t.Context(), t, e, feed.Wish{Coalesce: coalesce, Caller: sluice.Caller{Principal: "dear"}})
 	beside(t.Context(), t, e, log, 5)
+	require.Eventually(t, func() bool { return gate.asked.Load() == 5 }, patience, time.Millisecond, "it holds all events")
 	stop()
 	frames := <-r.pieces
 	require.Len(t, frames, 1)
