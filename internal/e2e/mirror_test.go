@@ -199,6 +199,27 @@ func TestMirror_BothWaysAtOnceIsOne(t *testing.T) {
 	require.Equal(t, "subscription_conflict", s.must(t, http.StatusConflict, "PUT /v1/subscriptions/m", `{"mode":"mirror","namespace":"a1","source":"https://example.com/v1/namespaces/x"}`).field(t, "error.code"))
 }
 
+// Subscriptions and mirrors share their IDs: a request for one reaches no other.
+func TestMirror_HasItsIDAlone(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	const push, mirror = `{"pattern":"/a","endpoint":{"url":"http://127.0.0.1:9/"}}`, `{"mode":"mirror","namespace":"high","source":"low"}`
+	differs := func(line, body string) {
+		t.Helper()
+		require.Equal(t, "subscription_conflict", s.must(t, http.StatusConflict, line, body).field(t, "error.code"))
+	}
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/p", push)
+	differs("PUT /v1/subscriptions/p", mirror)
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/m", mirror)
+	differs("PUT /v1/subscriptions/m", push)
+	differs("POST /v1/subscriptions", `{"id":"m",`+push[1:])
+	for _, one := range [][2]string{{"m", push}, {"p", mirror}} {
+		s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/"+one[0], "")
+		eventually(t, func() bool { return s.call(t, "PUT /v1/subscriptions/"+one[0], one[1]).status == http.StatusCreated }, "the ID is free again")
+	}
+}
+
 // S3-54, S3-109, C14: the caller is an admin of the subscriber that may read the whole source. To others, mirrors do not exist.
 func TestMirror_IsTheAdminsOfItsNamespace(t *testing.T) {
 	t.Parallel()

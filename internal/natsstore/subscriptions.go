@@ -125,8 +125,8 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 
 // Put stores the subscription and returns its new revision. Code Conflict unless the stored
 // revision is the given one; 0 means that nothing is stored. The unpublished announcements of the
-// subscription are stored with it; those without a revision get the new one. Code Unavailable if
-// there are too many.
+// subscription are stored with it; those without a revision get the new one. Codes Unavailable if
+// there are too many; SubscriptionDiffers if a mirror has the ID.
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
 	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets, Untold: sub.Untold}
 	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
@@ -137,15 +137,26 @@ func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscript
 	if err != nil {
 		return 0, err
 	}
-	stored, err := s.put(ctx, id, &record, revision)
-	if revision == 0 && sluice.CodeOf(err) == sluice.Conflict {
-		stored, err = s.replace(ctx, id, &record, err)
+	var stored uint64
+	if revision == 0 {
+		stored, err = s.bucket.PutUnlike(ctx, streams.Mirrors, id, func() (uint64, error) { return s.create(ctx, id, &record) })
+	} else {
+		stored, err = s.put(ctx, id, &record, revision)
 	}
 	if err != nil {
 		return 0, err
 	}
 	sub.Untold = ofRevision(record.Untold, stored)
 	return stored, nil
+}
+
+// create stores a new record, also in place of a deleted one.
+func (s Subscriptions) create(ctx context.Context, id string, record *subscriptionRecord) (uint64, error) {
+	stored, err := s.put(ctx, id, record, 0)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		return s.replace(ctx, id, record, err)
+	}
+	return stored, err
 }
 
 // put stores a record without the announcements that were already published.

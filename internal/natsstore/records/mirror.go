@@ -27,6 +27,16 @@ func NewMirrors(store *natsstore.Store) Mirrors {
 	return Mirrors{natsstore.OpenBucket[mirror.Stored](store, streams.Mirrors)}
 }
 
+// Put stores a record and returns its new revision, like Bucket.Put. Code SubscriptionDiffers if a
+// subscription has the ID of a new mirror.
+func (m Mirrors) Put(ctx context.Context, id string, record mirror.Stored, revision uint64) (uint64, error) {
+	put := func() (uint64, error) { return m.Bucket.Put(ctx, id, record, revision) }
+	if revision > 0 {
+		return put()
+	}
+	return m.PutUnlike(ctx, streams.Subscriptions, id, put)
+}
+
 // All returns all records with their revisions. Those that are being deleted are among them.
 func (m Mirrors) All(ctx context.Context) ([]mirror.Stored, error) {
 	entries, err := m.List(ctx, ">")
