@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	maxReplays = 8   // running at the same time, per subscription
-	keptEnded  = 100 // ended replays that are kept, per subscription
+	maxReplays   = 8    // running at the same time, per subscription
+	keptEnded    = 100  // ended replays that are kept, per subscription
+	maxReplayIDs = 1000 // events that a replay names; its record has them, and each event is compared with all
 )
 
 // Replays stores the records of replays.
@@ -224,10 +225,15 @@ func (req *ReplayRequest) check() error {
 	if err := CheckReplayRate(req.Rate); err != nil {
 		return err
 	}
-	if slices.Contains(req.EventIDs, "") {
-		return sluice.Errorf(sluice.InvalidRequest, "event_ids has an empty id").With("field", "event_ids")
+	if len(req.EventIDs) > maxReplayIDs {
+		return sluice.Errorf(sluice.InvalidRequest, "event_ids: use at most %d, not %d", maxReplayIDs, len(req.EventIDs)).With("field", "event_ids")
 	}
-	return nil
+	for _, id := range req.EventIDs {
+		if err := sluice.CheckEventID(id); err != nil {
+			return sluice.Errorf(sluice.InvalidRequest, "event_ids: %v", err).With("field", "event_ids")
+		}
+	}
+	return sluice.CheckTypePatterns("types", req.Types)
 }
 
 // CheckReplayRate returns an error (InvalidRequest) unless a replay can have the rate. The zero rate

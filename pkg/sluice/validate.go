@@ -102,13 +102,8 @@ func checkStart(start string) error {
 func (f Filter) Check() error { return f.check() }
 
 func (f Filter) check() error {
-	for _, t := range f.Types {
-		if err := checkTypePattern(t); err != nil {
-			return err
-		}
-	}
 	err := cmp.Or(
-		values("filter.types", f.Types),
+		CheckTypePatterns("filter.types", f.Types),
 		values("filter.sources", f.Sources),
 		values("filter.subjects", f.Subjects),
 		text("filter.cel", f.CEL, MaxCEL),
@@ -131,14 +126,16 @@ func (f Filter) check() error {
 	return nil
 }
 
-// checkTypePattern returns an error if the type has a star anywhere but as the whole type or after
-// the last dot.
-func checkTypePattern(t string) error {
-	stem := strings.TrimSuffix(t, ".*")
-	if t == "*" || stem != "" && !strings.Contains(stem, "*") {
-		return nil
+// CheckTypePatterns returns an error (InvalidRequest) unless the types are at most MaxFilterValues,
+// each with a star nowhere but as the whole type or after the last dot.
+func CheckTypePatterns(field string, types []string) error {
+	for _, t := range types {
+		stem := strings.TrimSuffix(t, ".*")
+		if t != "*" && (stem == "" || strings.Contains(stem, "*")) {
+			return Errorf(InvalidRequest, "%s %q: use a type, a prefix that ends in .* (order.*) or *", field, t).With("field", field)
+		}
 	}
-	return Errorf(InvalidRequest, "filter.types %q: use a type, a prefix that ends in .* (order.*) or *", t).With("field", "filter.types")
+	return values(field, types)
 }
 
 func values(field string, list []string) error {
