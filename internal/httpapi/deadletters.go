@@ -142,6 +142,12 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 			return err
 		}
 	}
+	if d.Event == nil {
+		d.History = unjudged(c, d.History)
+	}
+	for i := range d.History {
+		s.keepKnown(c, sub, &d.History[i])
+	}
 	body, err := d.appendJSON(nil)
 	if err != nil {
 		return err
@@ -149,19 +155,19 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, body)
 }
 
-// seesLetter requires that the caller may see a dead letter with its event. Code NotFound.
+// seesLetter requires that the caller may see a dead letter with its event. Of an event that left
+// the log before it was read again, only the place is known, and whether it was erased. Code
+// NotFound.
 func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *model.BuriedLetter) error {
-	ok := s.knows(c, sub, d.Path)
-	if d.Event != nil {
-		var err error
-		if ok, err = s.rights.Shows(c, sluice.VerbSubscribe, d.Event); err != nil {
-			return err
-		}
-	}
-	if !ok {
+	switch {
+	case d.Event != nil:
+		return s.seesThis(c, d.Event)
+	case !s.knows(c, sub, d.Path):
 		return authz.Concealed()
+	case d.Path == "": // a range of events that were never read
+		return nil
 	}
-	return nil
+	return s.seesThis(c, &sluice.Event{Namespace: sub.Namespace, Path: d.Path, Seq: d.Seq})
 }
 
 // ofEvent returns the subscription and the event of a request.

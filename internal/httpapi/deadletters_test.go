@@ -119,7 +119,9 @@ func (b *bench) grantee(t *testing.T, opts httpapi.Options, verbs ...sluice.Verb
 	g := sluice.Grant{ID: "g", Principal: "user:ann", Verbs: verbs, Object: sluice.Object{Namespace: sluice.DefaultNamespace}, IssuedBy: sluice.Root, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
 	text, err := authz.Sign(&g, "00", "k", key)
 	require.NoError(t, err)
-	opts.Access = authz.NewIndex()
+	if opts.Access == nil {
+		opts.Access = authz.NewIndex()
+	}
 	opts.Access.Set(streams.GrantKey(g.ID), authz.Record{Grant: &authz.Granted{Grant: g, Nonce: authz.HashNonce("00")}}, 1)
 	opts.Access.CaughtUp()
 	opts.Authority = grants.New(grants.Deps{Index: opts.Access, Now: time.Now, Keys: func(context.Context) ([]grants.Key, error) {
@@ -154,6 +156,27 @@ func TestDeadLetters_ConcealHiddenEvents(t *testing.T) {
 	b.must(t, http.StatusAccepted, "POST "+letters+"/redrive", `{"ids":["e/1"]}`, ann...)
 	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F1", "", ann...)
 	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F2", "")
+}
+
+// S0-56, S4-90: of an event that left the log before it was read again, no label is known, so that only root gets the
+// responses of its attempts, which may repeat it. An erased one looks missing.
+func TestDeadLetters_UnreadEventHasNoResponses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	letter := "GET /v1/subscriptions/" + id + "/dead-letters/e%2F1"
+	b.bury(t, id, 1, func(d *sluice.DeadLetter) { d.Event, d.Reason = nil, sluice.Expired })
+	stored := make(chan error, 1)
+	b.attempts.Record(&sluice.Attempt{Subscription: id, EventID: "e/1", Seq: 1, Number: 1, StartedAt: time.Now(), Outcome: sluice.Failed, Status: 500, Response: "echo"}, "default",
+		func(err error) { stored <- err })
+	require.NoError(t, <-stored)
+	opts := b.options()
+	opts.Access = authz.NewIndex()
+	ann := b.grantee(t, opts, sluice.VerbAdmin, sluice.VerbSubscribe)
+	require.Equal(t, "echo", b.must(t, http.StatusOK, letter, "").list(t, "history")[0]["response"])
+	require.NotContains(t, b.must(t, http.StatusOK, letter, "", ann...).list(t, "history")[0], "response")
+	opts.Access.Set(streams.TombstoneKey("default", "/a"), authz.Record{Tombstone: &sluice.Tombstone{Namespace: "default", Path: "/a", UpTo: 1}}, 2)
+	require.Equal(t, "not_found", b.must(t, http.StatusNotFound, letter, "", ann...).code())
 }
 
 // started is what starts replays, and only says that it did.

@@ -131,8 +131,7 @@ func (s *Server) getDelivery(c echo.Context) error {
 }
 
 // stillShows requires that the caller may see the delivery of an event that may have left the log,
-// for example by erasure. Its label is then unknown, and responses of endpoints may repeat the
-// request, so they are left out.
+// for example by erasure. Responses of endpoints are left out then.
 func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain.Delivery) error {
 	ev, gone := s.opts.Log.EventAt(c.Request().Context(), sub.Namespace, d.Seq)
 	if gone != nil {
@@ -141,13 +140,23 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 	if err := s.seesThis(c, &ev); err != nil {
 		return err
 	}
-	if gone != nil && !httpkit.Caller(c).Unbounded() {
-		d.Attempts = slices.Clone(d.Attempts)
-		for i := range d.Attempts {
-			d.Attempts[i].Response, d.Attempts[i].Output = "", ""
-		}
+	if gone != nil {
+		d.Attempts = unjudged(c, d.Attempts)
 	}
 	return nil
+}
+
+// unjudged returns the attempts of an event whose label is unknown, as the caller may see them:
+// responses of endpoints may repeat the request.
+func unjudged(c echo.Context, all []sluice.Attempt) []sluice.Attempt {
+	if httpkit.Caller(c).Unbounded() {
+		return all
+	}
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Response, all[i].Output = "", ""
+	}
+	return all
 }
 
 // retryDelivery retries the delivery of an event. The head of a parked lane is sent immediately,

@@ -63,11 +63,14 @@ func noProblems() error {
 }
 
 // shownProblem returns a problem as the caller may see it. The answer of an endpoint may repeat the
-// request, so it is left out if the caller may not see the event.
+// request, so it is left out unless the caller may see the event.
 func (s *Server) shownProblem(c echo.Context, f *problem.Found) sluice.Problem {
 	p := f.Problem
-	mine := httpkit.Caller(c).Unbounded() || s.isOwner(c, f.Sub)
-	if !mine || !s.knowsPlace(c, f.Sub, f.Path, f.Seq) {
+	if p.Answer == "" || httpkit.Caller(c).Unbounded() {
+		return p
+	}
+	ev, err := s.opts.Log.EventAt(c.Request().Context(), f.Sub.Namespace, f.Seq)
+	if err != nil || !s.isOwner(c, f.Sub) || s.seesThis(c, &ev) != nil {
 		p.Answer = ""
 	}
 	return p
