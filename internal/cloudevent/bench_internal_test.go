@@ -18,7 +18,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			header := http.Header{"Content-Type": {"application/json"}}
 			for b.Loop() {
-				_, err := Parse(header, []byte(body))
+				_, err := Parse(header, []byte(body), "")
 				require.NoError(b, err)
 			}
 		})

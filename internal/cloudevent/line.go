@@ -13,7 +13,7 @@ func ParseLine(line []byte) (sluice.Event, error) {
 	if err := strictjson.CheckEvents(line); err != nil {
 		return sluice.Event{}, err
 	}
-	e, err := parsePlain(line)
+	e, err := new(newIDs).parsePlain(line)
 	if err != nil {
 		return e, err
 	}

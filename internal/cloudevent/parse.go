@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -38,13 +39,15 @@ const MaxBatch = 1000
 //	application/json                     {"path":…,"type":…,"data":…}, or an array of that; an
 //	                                     element with specversion is a CloudEvent
 //
-// In binary mode the data is body itself, not a copy.
-func Parse(header http.Header, body []byte) ([]sluice.Event, error) {
+// In binary mode the data is body itself, not a copy. The IDs of events that have none are derived
+// from the seed, in order; if it is empty, they are new ones.
+func Parse(header http.Header, body []byte, seed string) ([]sluice.Event, error) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
 		media = ""
 	}
 	var events []sluice.Event
+	ids := newIDs{seed: seed}
 	if media == StructuredType || media == batchType || media == jsonType && !isBinary(header) {
 		if err := strictjson.CheckEvents(body); err != nil {
 			return nil, err
@@ -62,9 +65,9 @@ func Parse(header http.Header, body []byte) ([]sluice.Event, error) {
 		return nil, sluice.Errorf(sluice.InvalidRequest,
 			"content type %q: send %s, %s, ce-* headers, or %s with {\"path\",\"type\",\"data\"}", media, StructuredType, batchType, jsonType)
 	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")):
-		events, err = parseArray(body, parsePlain)
+		events, err = parseArray(body, ids.parsePlain)
 	default:
-		events, err = parseOne(body, parsePlain)
+		events, err = parseOne(body, ids.parsePlain)
 	}
 	if err != nil {
 		return nil, err
@@ -124,10 +127,24 @@ type shortForm struct {
 	DeliverAt *string `json:"deliver_at"` // "" is invalid, and does not mean "now"
 }
 
+// newIDs generates the IDs of a request's events that have none.
+type newIDs struct {
+	seed string // empty: no two requests have equal IDs
+	n    int
+}
+
+func (g *newIDs) next() (uuid.UUID, error) {
+	if g.seed == "" {
+		return uuid.NewV7()
+	}
+	g.n++
+	return uuid.NewSHA1(uuid.Nil, fmt.Append(nil, g.seed, g.n)), nil
+}
+
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in
-// which id, type and time are optional. An event without an ID gets a UUID of version 7: a request
-// that is repeated without one is stored twice.
-func parsePlain(item json.RawMessage) (sluice.Event, error) {
+// which id, type and time are optional. An event without an ID gets a UUID: a request that is
+// repeated without one is stored twice unless it has the seed of the first.
+func (g *newIDs) parsePlain(item json.RawMessage) (sluice.Event, error) {
 	if bytes.Contains(item, []byte(`"specversion"`)) && isCloudEvent(item) {
 		return parseStructured(item)
 	}
@@ -140,7 +157,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		e.Type = sluice.DefaultType
 	}
 	if e.ID == "" {
-		id, err := uuid.NewV7()
+		id, err := g.next()
 		if err != nil {
 			return sluice.Event{}, err
 		}

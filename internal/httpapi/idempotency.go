@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -40,17 +41,22 @@ const (
 
 	maxIdempotencyKey = 255             // bytes
 	maxKeptAnswer     = 256 << 10       // bytes of a response body
+	keyedLimit        = 4 * time.Minute // time limit for a request with a key
 	abandonedAfter    = 5 * time.Minute // longer than any request takes: its replica died
 	keepPatience      = 5 * time.Second // time limit for storing a response
 )
 
 // once serves a POST with an Idempotency-Key at most once: for a day, the same request from the
-// same caller gets the first response. Errors are not stored, so a repeated request is tried again.
-// The stored record goes through these states; a replica that dies leaves the second one:
+// same caller gets the first response. A caller that leaves does not end such a request, because it
+// will ask for the response again. Errors are not stored, so a repeated request is tried again. The
+// stored record goes through these states; a replica that dies leaves the second one:
 //
-//	none ─► in flight ─┬─ success ─► response, for a day
-//	  ▲                ├─ 5 min ───► in flight, of a repetition
-//	  └──── error ─────┘
+//	none ─► in flight ─┬─ success ─────► response, for a day
+//	  ▲                ├─ 5 min ───────► in flight, of a repetition
+//	  │                ├─ server error ► failed ─► in flight, of a repetition
+//	  └─── refused ────┘
+//
+// A repetition has the seed of the failed request, and its events thereby the same IDs.
 func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	given := c.Request().Header.Values(headerIdempotencyKey)
 	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") || opensSession(c) {
@@ -67,7 +73,7 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 		return err
 	}
 	key := answerKey(c, given[0])
-	revision, kept, err := s.reserve(c.Request().Context(), key, request)
+	mine, revision, err := s.reserve(c.Request().Context(), key, request)
 	switch {
 	case sluice.IsFull(err): // requests that add to a full store were refused earlier; this one frees space or revokes permissions
 		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "the store is too full to save the response for an Idempotency-Key", slog.Any("error", err))
@@ -75,10 +81,10 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	case err != nil:
 		return err
 	}
-	if kept != nil {
-		return replayAnswer(c, kept)
+	if mine.Status != 0 {
+		return replayAnswer(c, &mine)
 	}
-	return s.keep(c, handle, key, request, revision)
+	return s.keep(c, handle, key, mine, revision)
 }
 
 // answerKey returns the key of a stored response: a hash of the caller, its grant (names of
@@ -114,32 +120,36 @@ func hashOf(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// reserve records that a request is in flight, or returns its stored response. Codes Unprocessable
-// if the key was used for a different request; Conflict while the first one is in flight.
-func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *model.KeptAnswer, error) {
-	now := time.Now().UTC()
-	revision, err := s.opts.Answers.Put(ctx, key, model.KeptAnswer{Request: request, Begun: now}, 0)
+// reserve records that a request is in flight, and returns that record with its revision, or it
+// returns the stored response. Codes Unprocessable if the key was used for a different request;
+// Conflict while the first one is in flight.
+func (s *Server) reserve(ctx context.Context, key, request string) (model.KeptAnswer, uint64, error) {
+	mine := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Seed: rand.Text()}
+	revision, err := s.opts.Answers.Put(ctx, key, mine, 0)
 	if sluice.CodeOf(err) != sluice.Conflict {
-		return revision, nil, err
+		return mine, revision, err
 	}
 	kept, revision, err := s.opts.Answers.Get(ctx, key)
 	switch {
 	case sluice.CodeOf(err) == sluice.NotFound:
-		return 0, nil, underWay() // the first request has just failed
+		return mine, 0, underWay() // the first request has just been refused
 	case err != nil:
-		return 0, nil, err
-	case kept.Request != request:
-		return 0, nil, sluice.Errorf(sluice.Unprocessable, "this %s was used for another request; use a new one", headerIdempotencyKey)
+		return mine, 0, err
+	case kept.Request != request && !kept.Failed:
+		return mine, 0, sluice.Errorf(sluice.Unprocessable, "this %s was used for another request; use a new one", headerIdempotencyKey)
 	case kept.Status != 0:
-		return 0, &kept, nil
-	case now.Sub(kept.Begun) < abandonedAfter:
-		return 0, nil, underWay()
+		return kept, revision, nil
+	case !kept.Failed && mine.Begun.Sub(kept.Begun) < abandonedAfter:
+		return mine, 0, underWay()
 	}
-	revision, err = s.opts.Answers.Put(ctx, key, model.KeptAnswer{Request: request, Begun: now}, revision)
+	if kept.Request == request {
+		mine.Seed = kept.Seed
+	}
+	revision, err = s.opts.Answers.Put(ctx, key, mine, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		err = underWay()
 	}
-	return revision, nil, err
+	return mine, revision, err
 }
 
 func underWay() error {
@@ -147,32 +157,56 @@ func underWay() error {
 }
 
 // keep serves a request and stores its response.
-func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key, request string, revision uint64) error {
-	res := c.Response()
+func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key string, mine model.KeptAnswer, revision uint64) error {
+	asked, res := c.Request(), c.Response()
 	copied := &copying{ResponseWriter: res.Writer}
 	res.Writer = copied
-	done := false
+	lasting, cancel := context.WithTimeout(shutdown.Lasting(asked.Context()), keyedLimit)
+	c.SetRequest(asked.WithContext(model.WithSeed(lasting, mine.Seed)))
+	err := error(&panicked{})
 	defer func() { // also after a panic of the handler
+		cancel()
+		c.SetRequest(asked)
 		res.Writer = copied.ResponseWriter
-		ctx, cancel := context.WithTimeout(shutdown.Lasting(c.Request().Context()), keepPatience)
-		defer cancel()
-		var err error
-		if done {
-			kept := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Status: res.Status, Header: keptHeader(res.Header()), Body: copied.body}
-			if copied.cut {
-				kept.Status, kept.Body = http.StatusRequestEntityTooLarge, nil
-			}
-			_, err = s.opts.Answers.Put(ctx, key, kept, revision)
-		} else {
-			err = s.opts.Answers.Delete(ctx, key, revision)
-		}
-		if err != nil {
-			s.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "response for an Idempotency-Key not saved", slog.Any("error", err))
-		}
+		s.settle(asked.Context(), key, settled(mine, res, copied, err), revision)
 	}()
-	err := handle(c)
-	done = err == nil && res.Status < http.StatusBadRequest
+	err = handle(c)
 	return err
+}
+
+// settled returns the record of a request that was served. A request that was refused has none: its
+// record is empty.
+func settled(mine model.KeptAnswer, res *echo.Response, copied *copying, err error) model.KeptAnswer {
+	status := res.Status
+	if err != nil {
+		status = httpkit.Status(httpkit.Public(err).Code)
+	}
+	if mine.Failed = status >= http.StatusInternalServerError; mine.Failed {
+		return mine
+	}
+	if status >= http.StatusBadRequest {
+		return model.KeptAnswer{}
+	}
+	mine.Begun, mine.Status, mine.Header, mine.Body = time.Now().UTC(), status, keptHeader(res.Header()), copied.body
+	if copied.cut {
+		mine.Status, mine.Body = http.StatusRequestEntityTooLarge, nil
+	}
+	return mine
+}
+
+// settle stores the record of a request that was served, or deletes it if it is empty.
+func (s *Server) settle(ctx context.Context, key string, is model.KeptAnswer, revision uint64) {
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), keepPatience)
+	defer cancel()
+	var err error
+	if is.Request != "" {
+		_, err = s.opts.Answers.Put(ctx, key, is, revision)
+	} else {
+		err = s.opts.Answers.Delete(ctx, key, revision)
+	}
+	if err != nil {
+		s.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "response for an Idempotency-Key not saved", slog.Any("error", err))
+	}
 }
 
 // keptHeader returns the headers of a response that describe its content.
@@ -209,12 +243,13 @@ type copying struct {
 	cut  bool // the copy is incomplete
 }
 
-// Write writes, and copies up to the limit.
+// Write writes, and copies up to the limit. It ignores that the caller has left.
 func (w *copying) Write(p []byte) (int, error) {
 	if w.cut = w.cut || len(w.body)+len(p) > maxKeptAnswer; !w.cut {
 		w.body = append(w.body, p...)
 	}
-	return w.ResponseWriter.Write(p)
+	_, _ = w.ResponseWriter.Write(p)
+	return len(p), nil
 }
 
 // Unwrap is for http.ResponseController.

@@ -38,15 +38,38 @@ func TestReserve_TakesOverAbandonedKeys(t *testing.T) {
 	}{"now": {0, sluice.Conflict}, "soon": {abandonedAfter - time.Minute, sluice.Conflict}, "dead": {abandonedAfter + time.Minute, ""}} {
 		_, err := s.opts.Answers.Put(t.Context(), key, model.KeptAnswer{Request: "r", Begun: time.Now().Add(-c.begun)}, 0)
 		require.NoError(t, err)
-		revision, kept, err := s.reserve(t.Context(), key, "r")
+		kept, revision, err := s.reserve(t.Context(), key, "r")
 		require.Equal(t, c.code, sluice.CodeOf(err), key)
-		require.Nil(t, kept)
+		require.Zero(t, kept.Status)
 		require.Equal(t, c.code == "", revision > 0)
 	}
 	_, _, err := s.reserve(t.Context(), "dead", "r")
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "it is under way again")
 	_, _, err = s.reserve(t.Context(), "dead", "other")
 	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
+}
+
+// A repetition of a request that failed has its seed; one that was refused, and another request, have their own.
+func TestReserve_RepetitionHasTheSeedOfAFailure(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	seeds := func(key, body string, code sluice.Code) (seed string) {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/things", strings.NewReader(body))
+		req.Header.Set(headerIdempotencyKey, key)
+		c := s.echo.NewContext(req, httptest.NewRecorder())
+		c.SetPath("/v1/things")
+		require.Error(t, s.once(c, func(c echo.Context) error {
+			seed = model.SeedFrom(c.Request().Context())
+			return sluice.Errorf(code, "no")
+		}))
+		require.NotEmpty(t, seed)
+		return seed
+	}
+	first := seeds("k", "x", sluice.Unavailable)
+	require.Equal(t, first, seeds("k", "x", sluice.Internal))
+	require.NotEqual(t, first, seeds("k", "y", sluice.Unavailable), "its first request may be another one")
+	refused := seeds("l", "x", sluice.InvalidRequest)
+	require.NotEqual(t, refused, seeds("l", "x", sluice.InvalidRequest))
 }
 
 // once as a handler does what it is told, and is asked again.

@@ -24,7 +24,7 @@ func (s *Server) publish(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := cloudevent.Parse(c.Request().Header, data)
+	events, err := cloudevent.Parse(c.Request().Header, data, model.SeedFrom(c.Request().Context()))
 	if err != nil {
 		return err
 	}
