@@ -101,7 +101,7 @@ func (e *Entry) Tombstone() bool { return !e.TombstonedAt.IsZero() }
 func (e *Entry) Seq() uint64 { return max(e.Change.Event.Seq, e.DeletedSeq) }
 
 // Held is the state of a mirror that a step needs: its place, and the entries with the keys of a
-// page.
+// page, without their data.
 type Held struct {
 	Place   Place
 	Entries map[string]Entry

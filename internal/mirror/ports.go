@@ -78,7 +78,8 @@ type Identity interface {
 
 // Copies stores the entries of mirrors and their places.
 type Copies interface {
-	// Hold returns a mirror's place and its entries with the keys, all as of one moment.
+	// Hold returns a mirror's place and its entries with the keys, without their data. If the place
+	// is still the current one, they are all as of one moment; otherwise Commit refuses it.
 	Hold(ctx context.Context, id string, keys []string) (Held, error)
 	// Commit stores a step whole or not at all, and returns the new revision of the place. Code
 	// Conflict unless the stored place has the revision of the given one.

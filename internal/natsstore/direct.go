@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -63,26 +64,49 @@ func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs 
 	return answer.Msgs, answer.More, StoreError(ctx, err)
 }
 
-// Lasts returns the last message of each of the subjects, as one replica of the stream has them, in
-// the order of the stream. A subject without a message is left out. It needs AllowDirect on the
-// stream. An answer that is not whole is an error, never a shorter result.
-func (s *Store) Lasts(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
-	body, err := json.Marshal(DirectRequest{Batch: len(subjects), Lasts: subjects, MaxBytes: maxLasts})
-	if err != nil {
-		return nil, fmt.Errorf("read request: %w", err)
+// Lasts calls each for the last message of each of the subjects, in the order of the stream. A
+// subject without a message is left out. It needs AllowDirect on the stream. An answer that is not
+// whole is an error, never a shorter result.
+//
+// An answer has at most DirectMaxBytes and one message; the next one continues after it. Each is of
+// some replica at some moment. Therefore each may get an earlier message of a subject that changes
+// meanwhile, and then a later one, or only the earlier one if the last replica is behind.
+func (s *Store) Lasts(ctx context.Context, stream string, subjects []string, each func(msg *nats.Msg, seq uint64) error) error {
+	req := DirectRequest{Batch: len(subjects), Lasts: subjects, MaxBytes: DirectMaxBytes}
+	for more := true; more; {
+		answer, err := s.someLasts(ctx, stream, req)
+		if err != nil {
+			return StoreError(ctx, err)
+		}
+		for _, msg := range answer.Msgs {
+			seq, err := strconv.ParseUint(LastHeader(msg, HeaderSequence), 10, 64)
+			if err != nil {
+				return fmt.Errorf("read %s: sequence: %w", stream, err)
+			}
+			if err := each(msg, seq); err != nil {
+				return fmt.Errorf("message %d: %w", seq, err)
+			}
+			req.Seq = seq + 1
+		}
+		more = answer.More
 	}
-	answer, err := AskedFor(ctx, RequestTimeout, func(ctx context.Context) (DirectAnswer, error) {
-		answer, err := s.directAgain(ctx, stream, body, len(subjects)+1)
-		if err == nil && (answer.More || answer.Lost) {
+	return nil
+}
+
+// someLasts returns one answer to Lasts.
+func (s *Store) someLasts(ctx context.Context, stream string, req DirectRequest) (DirectAnswer, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return DirectAnswer{}, fmt.Errorf("read request: %w", err)
+	}
+	return AskedFor(ctx, RequestTimeout, func(ctx context.Context) (DirectAnswer, error) {
+		answer, err := s.directAgain(ctx, stream, body, req.Batch+1)
+		if err == nil && (answer.Lost || answer.More && len(answer.Msgs) == 0) {
 			err = fmt.Errorf("read %s: the answer is not whole", stream)
 		}
 		return answer, err
 	})
-	return answer.Msgs, StoreError(ctx, err)
 }
-
-// maxLasts limits the bytes of the answer to Lasts, which must be complete.
-const maxLasts = 256 << 20
 
 // DirectAnswer is the answer to a direct read. If Lost is set, so is None.
 type DirectAnswer struct {

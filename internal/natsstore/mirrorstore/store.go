@@ -46,47 +46,59 @@ func New(core *natsstore.Store, tombstones time.Duration) *Store {
 	return &Store{core: core, tombstones: tombstones, batches: make(chan struct{}, atOnce)}
 }
 
-// Hold returns a consistent view of the place of a mirror and its entries with the keys. With keys,
-// any replica answers, which may be behind: the revision of the place shows that. Entries has only
-// the keys that are stored, and is nil if no key was given; the zero place, with Revision 0, means
-// that nothing is stored yet. Without keys the leader answers. Commit refuses a step from an old
-// view, so a replica that is behind only costs a retry.
+// Hold returns the place of a mirror and its entries with the keys, without their data, which may
+// be hundreds of megabytes. With keys, any replica answers, which may be behind: the revision of
+// the place shows that. Entries has only the keys that are stored, and is nil if no key was given;
+// the zero place, with Revision 0, means that nothing is stored yet. Without keys the leader
+// answers.
+//
+// The entries are those of the place if the place is still the current one, though they may arrive
+// in several answers: the place is the last message of every step, so the answer that has it also
+// has every entry that is not in an earlier answer. Otherwise Commit refuses the step, so an answer
+// of a replica that is behind only costs a retry.
 func (s *Store) Hold(ctx context.Context, id string, keys []string) (held mirror.Held, err error) {
 	if len(keys) == 0 {
 		held.Place, err = s.place(ctx, id)
 		return held, err
 	}
+	held.Entries = make(map[string]mirror.Entry, len(keys))
+	held.Place, err = s.lasts(ctx, id, keys, func(e mirror.Entry) {
+		e.Change.Event.Data = nil
+		held.Entries[e.Change.Key()] = e
+	})
+	return held, err
+}
+
+// Entries returns the entries of a mirror with the keys, with their data. Any replica answers.
+func (s *Store) Entries(ctx context.Context, id string, keys []string) (map[string]mirror.Entry, error) {
+	entries := make(map[string]mirror.Entry, len(keys))
+	_, err := s.lasts(ctx, id, keys, func(e mirror.Entry) { entries[e.Change.Key()] = e })
+	return entries, err
+}
+
+// lasts calls each for the entries of a mirror with the keys, and returns the place. Each may get
+// an earlier state of an entry, and then a later one.
+func (s *Store) lasts(ctx context.Context, id string, keys []string, each func(mirror.Entry)) (at mirror.Place, err error) {
 	subjects := make([]string, 0, len(keys)+1)
 	subjects = append(subjects, s.core.Names().MirrorPlaceSubject(id))
 	for _, key := range keys {
 		subjects = append(subjects, s.core.Names().MirrorEntrySubject(id, key))
 	}
-	msgs, err := s.core.Lasts(ctx, s.core.Names().Mirror(), subjects)
-	if err != nil {
-		return held, fmt.Errorf("mirror %s: %w", id, err)
-	}
-	held.Entries = make(map[string]mirror.Entry, len(msgs))
-	for _, msg := range msgs {
-		seq, err := strconv.ParseUint(natsstore.LastHeader(msg, natsstore.HeaderSequence), 10, 64)
-		if err != nil {
-			return held, fmt.Errorf("mirror %s: sequence: %w", id, err)
-		}
+	err = s.core.Lasts(ctx, s.core.Names().Mirror(), subjects, func(msg *nats.Msg, seq uint64) (err error) {
 		if natsstore.LastHeader(msg, natsstore.HeaderSubject) == subjects[0] {
-			held.Place, err = placeOf(msg.Data, seq)
-		} else {
-			err = hold(held.Entries, msg, seq)
+			at, err = placeOf(msg.Data, seq)
+			return err
 		}
-		if err != nil {
-			return held, fmt.Errorf("mirror %s: message %d: %w", id, seq, err)
+		e, err := entryOf(msg, seq)
+		if err == nil {
+			each(e)
 		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("mirror %s: %w", id, err)
 	}
-	return held, nil
-}
-
-func hold(entries map[string]mirror.Entry, msg *nats.Msg, seq uint64) error {
-	e, err := entryOf(msg, seq)
-	entries[e.Change.Key()] = e
-	return err
+	return at, err
 }
 
 // place returns the place of a mirror from the leader.

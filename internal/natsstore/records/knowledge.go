@@ -77,9 +77,9 @@ func (k KnowledgeMirrors) Follow(ctx context.Context, id string, each func(*know
 
 // Entries returns entries of a mirror by their IDs.
 func (k KnowledgeMirrors) Entries(ctx context.Context, id string, entries []string) (map[string]knowledge.MirrorEntry, error) {
-	held, err := k.Copies.Hold(ctx, id, entries)
-	all := make(map[string]knowledge.MirrorEntry, len(held.Entries))
-	for key, e := range held.Entries {
+	stored, err := k.Copies.Entries(ctx, id, entries)
+	all := make(map[string]knowledge.MirrorEntry, len(stored))
+	for key, e := range stored {
 		all[key] = knownEntry(&e)
 	}
 	return all, err
