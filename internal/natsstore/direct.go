@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -45,6 +46,18 @@ type DirectRequest struct {
 	UpTo      uint64     `json:"up_to_seq,omitempty"`  // as if the log ended there
 }
 
+// Body returns the request as NATS reads it. It writes <, > and & as they are: escaped, a thousand
+// subjects of them would exceed a message.
+func (r *DirectRequest) Body() ([]byte, error) {
+	var body bytes.Buffer
+	to := json.NewEncoder(&body)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(r); err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	return body.Bytes(), nil
+}
+
 // Direct returns the stored messages in ascending order, at most req.Batch of them, and whether
 // there are more. Any replica may answer. Therefore a message that was stored a moment ago may be
 // missing on a cluster. Code NotFound if there is no such namespace. The same request on another
@@ -54,9 +67,9 @@ func (s *Store) Direct(ctx context.Context, ns string, req DirectRequest) (msgs 
 		req.Seq = max(req.Seq, 1)
 	}
 	req.MaxBytes = DirectMaxBytes
-	body, err := json.Marshal(req)
+	body, err := req.Body()
 	if err != nil {
-		return nil, false, fmt.Errorf("read request: %w", err)
+		return nil, false, err
 	}
 	answer, err := AskedFor(ctx, RequestTimeout, func(ctx context.Context) (DirectAnswer, error) {
 		return s.DirectOnce(ctx, ns, body, req.Batch+1)
@@ -95,9 +108,9 @@ func (s *Store) Lasts(ctx context.Context, stream string, subjects []string, eac
 
 // someLasts returns one answer to Lasts.
 func (s *Store) someLasts(ctx context.Context, stream string, req DirectRequest) (DirectAnswer, error) {
-	body, err := json.Marshal(req)
+	body, err := req.Body()
 	if err != nil {
-		return DirectAnswer{}, fmt.Errorf("read request: %w", err)
+		return DirectAnswer{}, err
 	}
 	return AskedFor(ctx, RequestTimeout, func(ctx context.Context) (DirectAnswer, error) {
 		answer, err := s.directAgain(ctx, stream, body, req.Batch+1)

@@ -3,7 +3,6 @@ package eventlog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -333,11 +332,12 @@ func (r *stateReader) ask(ctx context.Context, want lastsOf) (natsstore.DirectAn
 			return natsstore.DirectAnswer{}, err
 		}
 		upTo := min(want.at, anchor.Seq)
-		body, err := json.Marshal(natsstore.DirectRequest{
+		request := natsstore.DirectRequest{
 			Seq: r.after + 1, Batch: want.batch, MaxBytes: want.bytes, UpTo: upTo, Lasts: append(slices.Clone(want.subjects), anchor.Subject),
-		})
+		}
+		body, err := request.Body()
 		if err != nil {
-			return natsstore.DirectAnswer{}, fmt.Errorf("read request: %w", err)
+			return natsstore.DirectAnswer{}, err //nolint:wrapcheck // it says so
 		}
 		answer, err := r.log.core.DirectOnce(ctx, r.ns, body, want.batch+1)
 		switch {

@@ -3,6 +3,7 @@ package mirrorstore_test
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/testkit/storetest"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // watched returns two stores on one NATS. Before the n-th request for entries of the first one reaches NATS, requested(n) is called.
@@ -102,5 +104,19 @@ func TestHold_StepBetweenPartsIsSeen(t *testing.T) {
 		}
 		e := held.Entries[key]
 		require.Equal(t, want, e.Seq(), key)
+	}
+}
+
+// A request for a step of the longest IDs fits into a message of NATS, also if JSON could write them longer.
+func TestHold_LongestIDsFit(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, c := range []string{"&", "\"", "=", "\u2028"} {
+		keys := make([]string, 950)
+		for i := range keys {
+			keys[i] = strings.Repeat(c, (sluice.MaxIDBytes-3)/len(c)) + strconv.Itoa(i)
+		}
+		_, err := s.Hold(t.Context(), "m", keys)
+		require.NoError(t, err, c)
 	}
 }
