@@ -87,7 +87,7 @@ func steps(t *testing.T, c *bundle.Content, watermark uint64) (taken int, missin
 // have all entries and all ranges that are lost, even if the mirror begins before the bundle or within it.
 func TestPagesOf_AreTheBundleInSteps(t *testing.T) {
 	t.Parallel()
-	for _, size := range [][2]int{{0, 0}, {1, 0}, {3000, 0}, {0, 230}, {1000, 120}, {450, 50}} {
+	for _, size := range [][2]int{{0, 0}, {1, 0}, {3000, 0}, {0, 230}, {1000, 120}, {450, 50}, {0, maxLost + 100}} {
 		c := contentOf(t, size[0], size[1])
 		for _, watermark := range []uint64{0, 100, 101, c.Header.Through - 1} {
 			after := max(watermark, c.Header.Since)

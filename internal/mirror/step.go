@@ -164,24 +164,25 @@ func ordered(at *Place, page *sluice.ObservePage) error {
 		}
 		last = c.Event.Seq
 	}
-	return apart(page)
+	return apart(at.Watermark, page)
 }
 
 // maxSeq is the last sequence that every JSON parser reads exactly.
 const maxSeq = 1<<53 - 1
 
-// maxLost limits the lost ranges in a page: each is a message of the step.
+// maxLost limits the lost ranges in a page that are after the place: each is a message of the step.
 const maxLost = 500
 
-// apart returns an error unless the lost ranges of a page are few, ascending and do not overlap,
-// because a gap is stored under its first sequence.
-func apart(page *sluice.ObservePage) error {
+// apart returns an error unless the lost ranges of a page are ascending and do not overlap, because a
+// gap is stored under its first sequence, and few are after the place. Each page of a bundle has all
+// ranges of the bundle.
+func apart(after uint64, page *sluice.ObservePage) error {
 	end, within := uint64(0), 0
 	for _, lost := range page.Lost {
 		if lost.From <= end || lost.To < lost.From {
 			return contradiction("the page has the lost range from %d to %d behind %d", lost.From, lost.To, end)
 		}
-		if end = lost.To; lost.From <= page.ThroughSeq {
+		if end = lost.To; end > after && lost.From <= page.ThroughSeq {
 			within++
 		}
 	}

@@ -76,6 +76,10 @@ func TestNext_BoundsOfAPage(t *testing.T) {
 			require.Len(t, commit.Gaps, 500, "each is of one sequence")
 		}
 	}
+	p := &sluice.ObservePage{Incarnation: "origin", LastSeq: 501, ThroughSeq: 501, Lost: lost(501)}
+	commit, err := rule().Next(mirror.Held{Place: mirror.Place{Watermark: 1}}, p, noon)
+	require.NoError(t, err, "one of the ranges is before the place")
+	require.Len(t, commit.Gaps, 500)
 }
 
 // A deletion is no content: its label makes no gap. Two changes of an entry in a page are one.

@@ -203,10 +203,20 @@ func (e *export) take(page *sluice.ObservePage) (more bool, err error) {
 	h.Through, h.Label, h.Passed = through, page.Label, page.Passed
 	for _, lost := range page.Lost {
 		if lost = (sluice.Gap{From: max(lost.From, from+1), To: min(lost.To, through)}); lost.From <= lost.To {
-			h.Lost = append(h.Lost, lost)
+			h.Lost = joined(h.Lost, lost)
 		}
 	}
 	return more, nil
+}
+
+// joined appends a lost range, which extends the last one if no sequence is between them: each page
+// has its part of a long one.
+func joined(ranges []sluice.Gap, lost sluice.Gap) []sluice.Gap {
+	if last := len(ranges) - 1; last >= 0 && lost.From <= ranges[last].To+1 {
+		ranges[last].To = max(ranges[last].To, lost.To)
+		return ranges
+	}
+	return append(ranges, lost)
 }
 
 // importBundle applies a bundle to the mirror of its source (S3-69…73). It answers POST
