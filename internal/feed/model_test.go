@@ -210,6 +210,8 @@ type witness struct {
 	wanted sluice.Pattern
 	seqs   []uint64
 	lags   []lag
+	resume uint64 // the highest place behind which it was told to resume
+	behind uint64 // the sequence of an event that came later and is not behind that place; 0: none
 }
 
 type lag struct {
@@ -231,14 +233,22 @@ func (w *witness) take(frames []feed.Frame) {
 		case f.Lagged != nil:
 			w.lags = append(w.lags, lag{*f.Lagged, w.last()})
 		case !f.Idle:
+			if f.Seq <= w.resume {
+				w.behind = f.Seq
+			}
 			w.seqs = append(w.seqs, f.Seq)
 		}
+		w.resume = max(w.resume, f.Resume)
 	}
 }
 
 // check returns what is wrong: what was sent ascends, all of it was wanted, and what lies between is what the
-// reader was told that it missed, which is exactly so much.
+// reader was told that it missed, which is exactly so much. A reader that resumed at any time would have been
+// sent the same.
 func (w *witness) check(log *memory) error {
+	if w.behind > 0 {
+		return fmt.Errorf("%d came after a place to resume behind it", w.behind)
+	}
 	all, _ := log.behind(w.since, len(log.events))
 	missed := map[uint64]int{} // behind which sequence
 	at := w.since
@@ -281,6 +291,7 @@ func TestFeed_SendsOnceOrCountsTheMissed(t *testing.T) {
 		log := newMemory(rapid.IntRange(1, 7).Draw(rt, "page"))
 		log.trouble = rapid.SampledFrom([]int{0, 0, 40}).Draw(rt, "trouble")
 		opts := feed.Options{Ring: rapid.IntRange(1, 12).Draw(rt, "ring"), MaxBuffer: 64, RingBytes: rapid.SampledFrom([]int{1, 4096, 1 << 20}).Draw(rt, "bytes")}
+		opts.Heartbeat = rapid.SampledFrom([]time.Duration{0, time.Nanosecond}).Draw(rt, "heartbeat")
 		distances := rapid.SliceOfN(rapid.Uint64Range(1, 3), 1, 150).Draw(rt, "distances")
 		before := rapid.IntRange(0, len(distances)).Draw(rt, "before")
 		type reader struct{ since, buffer, pause int }

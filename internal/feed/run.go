@@ -50,8 +50,9 @@ func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 	for ctx.Err() == nil {
 		f.rest(ctx)
 		sent, more, err := f.step(ctx, send)
-		due, reached := f.waitsFor()
-		if now := time.Now(); err == nil && !sent && !now.Before(beat) {
+		due, reached, queued := f.waitsFor()
+		// With queued frames, a heartbeat waits: a reader that resumed behind it would miss them.
+		if now := time.Now(); err == nil && !sent && !queued && !now.Before(beat) {
 			sent, err = true, send([]Frame{{Idle: true, Resume: reached}})
 		}
 		if err != nil {
@@ -63,7 +64,7 @@ func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 		if due.IsZero() || due.After(beat) {
 			due = beat
 		}
-		if more != nil {
+		if more != nil && !queued {
 			alarm.Reset(time.Until(due))
 			await(ctx, more, alarm.C)
 		}
@@ -80,15 +81,16 @@ func await(ctx context.Context, more <-chan struct{}, alarm <-chan time.Time) {
 	}
 }
 
-// waitsFor returns when the window of held events ends, zero if none are held, and the position up
-// to which everything was sent.
-func (f *Feed) waitsFor() (due time.Time, reached uint64) {
+// waitsFor returns when the window of held events ends, zero if none are held, the position up to
+// which everything was sent or queued, and whether frames are queued: when step finds none, the hub
+// may queue some right after it.
+func (f *Feed) waitsFor() (due time.Time, reached uint64, queued bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held != nil {
 		due = f.held.due
 	}
-	return due, f.reached()
+	return due, f.reached(), f.queue.count > 0
 }
 
 // step sends the next frames, if there are any. Otherwise more is as that of next.

@@ -3,6 +3,7 @@ package feed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -205,4 +206,71 @@ func TestFeed_IdleOneSendsItsPlace(t *testing.T) {
 			require.True(t, frame.Idle)
 		}
 	}
+}
+
+// erasing is a gate that shows the events up to a sequence only when it is asked first, as when their paths are erased.
+type erasing struct {
+	open
+
+	upTo  uint64
+	mu    sync.Mutex
+	asked map[uint64]bool
+}
+
+func (o *erasing) Shows(_ sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Time) model.Decision {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked[ev.Seq] && ev.Seq <= o.upTo {
+		return model.Withhold
+	}
+	o.asked[ev.Seq] = true
+	return model.Pass
+}
+
+// A heartbeat waits for frames that the hub queues just when the feed has found none: a reader that resumes at its
+// place would miss them.
+func TestFeed_HeartbeatNeverPassesFramesOfTheHub(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(10)
+	var f *feed.Feed
+	var once sync.Once
+	e := running(t, log, open{}, feed.Options{Heartbeat: time.Nanosecond, Lost: func(string) []sluice.Gap {
+		once.Do(func() {
+			log.publish(1, "/a", "1")
+			require.NoError(t, f.QueueAhead(1))
+		})
+		return nil
+	}})
+	var err error
+	f, err = opened(ctx, e, feed.Wish{})
+	require.NoError(t, err)
+	defer f.Close()
+	seen := witness{wanted: "/**"}
+	require.ErrorIs(t, f.Run(ctx, func(frames []feed.Frame) error {
+		if seen.take(frames); seen.last() == 0 {
+			return nil
+		}
+		return errEnough
+	}, func() {}), errEnough)
+	require.NoError(t, seen.check(log))
+}
+
+// A heartbeat waits for frames that are queued behind others that may no longer be sent.
+func TestFeed_HeartbeatNeverPassesFlushedFrames(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const sentAtOnce, events = 32, 40 // none of the first is left, and the others are queued
+	log := newMemory(100)
+	for seq := range events {
+		log.publish(1, sluice.Path(fmt.Sprint("/a/", seq)), "1")
+	}
+	e := running(t, log, &erasing{upTo: sentAtOnce, asked: map[uint64]bool{}}, feed.Options{Heartbeat: time.Nanosecond})
+	r := follow(ctx, t, e, feed.Wish{Since: "0", Coalesce: feed.Coalesce{Labels: []string{"path"}, Window: time.Millisecond}})
+	seen := witness{wanted: "/**", since: sentAtOnce}
+	rest(&seen, r, events)
+	require.NoError(t, seen.check(log))
+	cancel()
 }
