@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// incarnationKey is the key of the incarnation in the metadata of a log's stream.
+// incarnationKey is the key of the incarnation in the metadata of a log's stream, and of the stream
+// of mirrors.
 const incarnationKey = "sluice.incarnation"
 
 // incarnationLength is the length of the texts that rand.Text returns.
@@ -23,8 +24,11 @@ func Incarnation(stream string, created time.Time, metadata map[string]string) s
 	return cmp.Or(metadata[incarnationKey], base32.StdEncoding.EncodeToString(sum[:])[:incarnationLength])
 }
 
+// GivenIncarnation returns the ID that WithIncarnation gave a stream; "" if it gave none.
+func GivenIncarnation(metadata map[string]string) string { return metadata[incarnationKey] }
+
 // WithIncarnation returns the metadata with a new incarnation, for the stream of a log that is
-// being created or restored.
+// being created or restored, and for the stream of mirrors when it is restored.
 func WithIncarnation(metadata map[string]string) map[string]string {
 	all := map[string]string{incarnationKey: rand.Text()}
 	for name, value := range metadata {

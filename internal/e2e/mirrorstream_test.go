@@ -3,13 +3,16 @@ package e2e_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -92,4 +95,53 @@ func TestMirrorStream_EqualsItems(t *testing.T) {
 	_, err = s.api.ReadMirrorStream(t.Context(), "high", "m", end)
 	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(err), err)
 	s.must(t, http.StatusOK, "GET "+at, "")
+}
+
+// Cursors that a mirror assigned after a backup are assigned again to other changes once it was restored: readers that have such a
+// cursor are told to begin anew, though neither the source nor its log is another one.
+func TestMirror_RestorationEndsCursors(t *testing.T) {
+	t.Parallel()
+	low := start(t, t.TempDir(), nil)
+	low.must(t, http.StatusCreated, "PUT /v1/namespaces/low", `{}`)
+	reads := low.grant(t, "service:mirror", "scope:low", "read").token
+	keyed := func(c *config.Config) { c.Secrets.Key = sharedKey }
+	first, second := t.TempDir(), t.TempDir()
+	s := start(t, first, keyed)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/high", `{}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", fmt.Sprintf(`{"id":"m","mode":"mirror","namespace":"high","source":"%s/v1/namespaces/low","credential":%q}`, low.at.HTTP, reads))
+	low.publishes(t, "low", "/a one")
+	s.syncs(t)
+	s.stop(t)
+	saved := backUp(t, offline(t, first, ""))
+
+	s = start(t, first, keyed)
+	low.publishes(t, "low", "/a two")
+	s.syncs(t)
+	page, err := s.api.ReadMirrorStream(t.Context(), "high", "m", client.FromBeginning)
+	require.NoError(t, err)
+	begin := func(q client.MirrorFeedQuery) client.FeedItem {
+		q.Mirror = "m"
+		for item, err := range s.api.MirrorFeed(t.Context(), "high", q) {
+			require.NoError(t, err)
+			return item
+		}
+		return client.FeedItem{}
+	}
+	at := begin(client.MirrorFeedQuery{})
+	resumes := client.MirrorFeedQuery{Mirror: "m", After: strconv.FormatUint(*at.Subscribed, 10), Incarnation: at.Incarnation}
+	s.stop(t)
+
+	require.NoError(t, restore(t, saved, offline(t, second, "")))
+	s = start(t, second, keyed)
+	s.syncs(t)
+	low.publishes(t, "low", "/a three", "/a four")
+	s.syncs(t)
+	for _, err := range s.api.MirrorFeed(t.Context(), "high", resumes) {
+		require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(err), err)
+		break
+	}
+	_, err = s.api.ReadMirrorStream(t.Context(), "high", "m", page.Next)
+	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(err), err)
+	is := begin(client.MirrorFeedQuery{After: "0"})
+	require.Equal(t, is.Incarnation, begin(client.MirrorFeedQuery{After: "0", Incarnation: is.Incarnation}).Incarnation)
 }

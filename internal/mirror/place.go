@@ -2,6 +2,8 @@ package mirror
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,9 +44,10 @@ type Place struct {
 	stored   time.Time // when it was stored, if by this process
 }
 
-// begun identifies a copy by its beginning; 0 if it has not begun. A new copy begins when the
-// origin was replaced, or another mirror has the id.
-func (p *Place) begun() uint64 {
+// begun identifies a copy by its beginning and the incarnation of the store; 0 if it has not begun.
+// A new copy begins when the origin was replaced, or another mirror has the id. A copy that was
+// restored from a backup is another one, too: its cursors are assigned again to other changes.
+func (p *Place) begun(restored string) uint64 {
 	at := p.Begun
 	if at.IsZero() {
 		at = p.Of
@@ -52,7 +55,12 @@ func (p *Place) begun() uint64 {
 	if at.IsZero() {
 		return 0
 	}
-	return uint64(at.UnixNano())
+	nanos := uint64(at.UnixNano())
+	if restored == "" {
+		return nanos
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(restored), nanos))
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // maxImports limits the imports of a place. Of older ones, the place only shows that the watermark

@@ -84,6 +84,9 @@ type Copies interface {
 	// Commit stores a step whole or not at all, and returns the new revision of the place. Code
 	// Conflict unless the stored place has the revision of the given one.
 	Commit(ctx context.Context, id string, c Commit) (uint64, error)
+	// Incarnation returns an ID that changes when the entries of all mirrors are restored from a
+	// backup, so that cursors are assigned again; "" before that.
+	Incarnation(ctx context.Context) (string, error)
 	// Gaps returns the last gaps of a mirror, ascending.
 	Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 	// Page returns entries after a cursor, in the order of their last change.

@@ -23,7 +23,7 @@ type MirrorChange struct {
 type MirrorEnd struct {
 	Cursor      uint64 // of the last change; 0: none
 	Incarnation string // of the source's log; "": nothing was synced yet
-	Begun       uint64 // names the copy; it changes when the mirror is begun anew
+	Begun       uint64 // names the copy; it changes when the mirror is begun anew, or restored from a backup
 }
 
 // AppendJSON appends the change as one line of JSON. It copies JSON data as stored, but without

@@ -218,6 +218,16 @@ func (s *Store) EventsInfo(ctx context.Context, ns string) (*jetstream.StreamInf
 	return stream.CachedInfo(), nil
 }
 
+// GivenIncarnation returns the incarnation that a stream of the layout was given when it was
+// restored or, for a log, created; "" if it was given none.
+func (s *Store) GivenIncarnation(ctx context.Context, name string) (string, error) {
+	stream, err := s.js.Stream(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("incarnation of %s: %w", name, StoreError(ctx, err))
+	}
+	return streams.GivenIncarnation(stream.CachedInfo().Config.Metadata), nil
+}
+
 func usage(info *jetstream.StreamInfo) *sluice.Usage {
 	state := info.State
 	return &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}

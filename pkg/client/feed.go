@@ -56,7 +56,7 @@ type FeedItem struct {
 	Coalesced int    // number of events that it stands for
 
 	Subscribed  *uint64  // a connection was opened; the last sequence at that time
-	Incarnation string   // with Subscribed: the ID of the log
+	Incarnation string   // with Subscribed: the ID of the log, or of the copy of a mirror
 	Lagged      *FeedLag // events were missed
 	Away        error    // the connection was lost; the feed reconnects and resumes
 

@@ -11,8 +11,8 @@ type MirrorFeedQuery struct {
 	PathPrefix string // of entries; "": all
 	// The cursor of an entry, exclusive; "0": all entries; default: new changes only.
 	After string
-	// FeedItem.Incarnation of the log that After is of: code WindowExceeded if the mirror was begun anew with
-	// another one; default: the present one.
+	// FeedItem.Incarnation of the copy that After is of: code WindowExceeded if the mirror was begun anew, or
+	// restored from a backup; default: the present one.
 	Incarnation string
 }
 

@@ -265,7 +265,7 @@ func (c *Client) ReadStream(ctx context.Context, namespace string, path sluice.P
 }
 
 // ReadMirrorStream is ReadStream for the entries of a mirror, which are messages of JSON. Code WindowExceeded
-// if the offset is from before the mirror was begun anew.
+// if the offset is from before the mirror was begun anew, or restored from a backup.
 func (c *Client) ReadMirrorStream(ctx context.Context, namespace, mirror, offset string) (StreamPage, error) {
 	return c.readStream(ctx, join(namespaces, namespace, "items", "stream"), params("subscription", mirror, "offset", offset))
 }

@@ -265,7 +265,7 @@ type MirrorFork struct {
 
 // MirrorSynced is the progress of a mirror after a step.
 type MirrorSynced struct {
-	Incarnation string `json:"incarnation"` // of the source's log; if it changes, everything read before is outdated
+	Incarnation string `json:"incarnation"` // of the copy, opaque; if it changes, everything read before is outdated
 	Watermark   uint64 `json:"watermark"`
 	SourceSeq   uint64 `json:"source_seq"`
 }

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -106,21 +107,30 @@ type mirrorView struct {
 	prefix      string
 	current     uint64 // cursor of the last change when the view was opened
 	after       uint64
-	incarnation string // of the log that the mirror had then
-	begun       uint64 // names the copy: even the same log gets a new one after it lost its end
+	incarnation string // of the copy that the mirror had then; mirrorStream: of its log
 	text        []byte // of the frame that is being sent
 	open        *atomic.Int64
 }
 
+// copyOf returns the incarnation of a copy: "<log>.<begun>". The same log has another copy after it
+// lost its end, and after a restore from a backup. "" if nothing was synced yet.
+func copyOf(log string, begun uint64) string {
+	if log == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s.%016x", log, begun)
+}
+
 // begin determines how far the mirror has synced, and where the feed begins. Code WindowExceeded if
-// the reader has a copy of another log.
+// the reader has another copy.
 func (v *mirrorView) begin(c echo.Context) error {
 	at, err := v.needs.Mirrors.End(c.Request().Context(), &v.mirror)
 	if err != nil {
 		return err
 	}
-	v.current, v.incarnation, v.begun = at.Cursor, at.Incarnation, at.Begun
-	if known := c.QueryParam("incarnation"); known != "" && known != v.incarnation {
+	v.current, v.incarnation = at.Cursor, copyOf(at.Incarnation, at.Begun)
+	known := c.QueryParam("incarnation")
+	if known != "" && known != v.incarnation {
 		return v.anew(v.incarnation)
 	}
 	v.after = v.current
@@ -134,11 +144,14 @@ func (v *mirrorView) begin(c echo.Context) error {
 	if v.after, err = strconv.ParseUint(text, 10, 64); err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "after %q: use the cursor of an entry, or 0 for all", text).With("field", "after")
 	}
+	if known != "" && v.after > v.current { // the copy lost its last changes
+		return v.anew(v.incarnation)
+	}
 	v.after = min(v.after, v.current)
 	return nil
 }
 
-// anew returns the error for a reader of a mirror that was begun anew with another log.
+// anew returns the error for a reader of another copy than the mirror has now.
 func (v *mirrorView) anew(incarnation string) error {
 	return sluice.Errorf(sluice.WindowExceeded, "the mirror was begun anew; drop its entries and read from after=0").With("incarnation", incarnation)
 }
@@ -261,10 +274,11 @@ func (v *mirrorView) take(change *model.MirrorChange) (wanted bool, err error) {
 		return false, nil
 	}
 	if is := change.Synced; is != nil {
-		if v.incarnation != "" && (is.Incarnation != v.incarnation || change.Begun != v.begun) {
+		is.Incarnation = copyOf(is.Incarnation, change.Begun)
+		if v.incarnation != "" && is.Incarnation != v.incarnation {
 			return false, v.anew(is.Incarnation)
 		}
-		v.incarnation, v.begun = is.Incarnation, change.Begun
+		v.incarnation = is.Incarnation
 	}
 	v.text, err = change.AppendJSON(v.text[:0])
 	return err == nil, err

@@ -2,6 +2,7 @@ package live
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/mirrorstore"
+	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/testkit/storetest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -32,6 +34,7 @@ type bench struct {
 	*mirror.Keeper
 
 	t       *testing.T
+	core    *natsstore.Store
 	store   *mirrorstore.Store
 	caller  sluice.Caller
 	handler *Handler
@@ -54,7 +57,7 @@ func newBench(t *testing.T, wait time.Duration) *bench {
 	t.Helper()
 	rooms := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, rooms.Provision(t.Context()))
-	b := &bench{t: t, store: mirrorstore.New(rooms.Store, 0), caller: sluice.Caller{Principal: sluice.Root}}
+	b := &bench{t: t, core: rooms.Store, store: mirrorstore.New(rooms.Store, 0), caller: sluice.Caller{Principal: sluice.Root}}
 	b.Keeper = mirror.New(mirror.Deps{Copies: b.store, Namespaces: b}, mirror.Options{}).Keeper()
 	b.handler = New(Deps{Mirrors: b, LongPoll: wait, UntilStop: context.WithCancel, UntilEnd: context.WithCancel})
 	e := echo.New()
@@ -192,6 +195,67 @@ func TestMirrorStream_RefusesOffsetsOfAnotherCopy(t *testing.T) {
 	b.read(http.StatusGone, "&offset=0000000000009999"+next[16:]) // of data that a restored copy has lost
 }
 
+// follows returns the incarnation with which a feed begins, or with which its reader is refused.
+func (b *bench) follows(code sluice.Code, query string) string {
+	b.t.Helper()
+	req := httptest.NewRequestWithContext(model.WithCaller(b.t.Context(), b.caller), http.MethodGet, "/?subscription=m"+query, nil)
+	c := echo.New().NewContext(req, httptest.NewRecorder())
+	c.SetParamNames("ns")
+	c.SetParamValues("high")
+	v, err := b.handler.openMirror(c)
+	require.Equal(b.t, code, sluice.CodeOf(err), "%v", err)
+	if err != nil {
+		var e *sluice.Error
+		require.ErrorAs(b.t, err, &e)
+		return fmt.Sprint(e.Details["incarnation"])
+	}
+	v.Close()
+	return v.Incarnation()
+}
+
+// A cursor is of one copy; with the incarnation of another one it is refused, though the log of the source is the same.
+func TestMirrorFeed_RefusesCursorsOfAnotherCopy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Millisecond)
+	b.step(1, "a", "b")
+	old := b.follows("", "&after=0")
+	require.Equal(t, old, b.follows("", "&after=1&incarnation="+old))
+	require.Equal(t, old, b.follows(sluice.WindowExceeded, "&after=1&incarnation=i"), "of an earlier release")
+	require.Equal(t, old, b.follows(sluice.WindowExceeded, "&after=9999&incarnation="+old), "of changes that the copy has lost")
+	b.purge()
+	b.step(7, "c")
+	is := b.follows(sluice.WindowExceeded, "&after=1&incarnation="+old)
+	require.Equal(t, is, b.follows("", "&after=0&incarnation="+is))
+}
+
+// Cursors that were assigned after a backup are assigned again, so those of the time before the restoration are refused.
+func TestMirror_RestoredCopyIsAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Millisecond)
+	b.step(1, "a")
+	files, name := streamstore.New(b.core), streams.Names{}.Mirror()
+	var data bytes.Buffer
+	taken, err := files.SnapshotStream(t.Context(), name, &data)
+	require.NoError(t, err)
+	saved := b.place
+	b.step(1, "lost")
+	incarnation := b.follows("", "&after=0")
+	_, offset, _ := b.read(http.StatusOK, "")
+	require.NoError(t, b.core.JetStream().DeleteStream(t.Context(), name))
+	_, err = files.RestoreStream(t.Context(), name, taken.Config, &data)
+	require.NoError(t, err)
+	b.place = saved
+	b.step(1, "b")
+	b.step(1, "c")
+	b.read(http.StatusGone, "&offset="+offset)
+	is := b.follows(sluice.WindowExceeded, "&after=1&incarnation="+incarnation)
+	require.Equal(t, is, b.follows("", "&after=1&incarnation="+is))
+	require.NoError(t, b.core.Provision(t.Context()))
+	require.Equal(t, is, b.follows("", "&after=1&incarnation="+is))
+	items, _, _ := b.read(http.StatusOK, "&offset=-1")
+	require.Len(t, items, 3)
+}
+
 // A long poll ends with an entry, or after a while with none.
 func TestMirrorStream_LongPollWaitsForEntries(t *testing.T) {
 	t.Parallel()
@@ -288,7 +352,7 @@ func TestMirrorStream_EventsEndWithTheCopy(t *testing.T) {
 // A feed ends when its mirror is begun anew, also with the same log, which may have lost its end.
 func TestMirrorFeed_EndsWithTheCopy(t *testing.T) {
 	t.Parallel()
-	v := mirrorView{incarnation: "i", begun: 1}
+	v := mirrorView{incarnation: copyOf("i", 1)}
 	synced := func(incarnation string, begun uint64) error {
 		_, err := v.take(&model.MirrorChange{Begun: begun, Synced: &sluice.MirrorSynced{Incarnation: incarnation}})
 		return err

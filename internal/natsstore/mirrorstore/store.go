@@ -110,6 +110,12 @@ func (s *Store) place(ctx context.Context, id string) (mirror.Place, error) {
 	return placeOf(msg.Data, msg.Seq)
 }
 
+// Incarnation returns the ID of the stored sequences of all mirrors: another one after they were
+// restored from a backup, "" before that.
+func (s *Store) Incarnation(ctx context.Context) (string, error) {
+	return s.core.GivenIncarnation(ctx, s.core.Names().Mirror())
+}
+
 func placeOf(data []byte, seq uint64) (mirror.Place, error) {
 	at := mirror.Place{Revision: seq}
 	if err := json.Unmarshal(data, &at); err != nil {

@@ -108,9 +108,9 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 }
 
 // RestoreStream creates a missing stream from a snapshot, with the number of replicas of this
-// store, and returns its state. A log gets another incarnation, because sequences that were
-// assigned after the snapshot will be assigned again. config is the Config of the Snapshot.
-// RestoreStream fails if the stream exists. Check the result with Snapshot.Holds.
+// store, and returns its state. A log, and the stream of mirrors, get another incarnation, because
+// sequences that were assigned after the snapshot will be assigned again. config is the Config of
+// the Snapshot. RestoreStream fails if the stream exists. Check the result with Snapshot.Holds.
 func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawM
 		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
 	}
 	request.Config.Replicas, request.Config.Placement = s.core.Options().Replicas, nil
-	if _, isLog := s.core.Names().LogOf(name); isLog {
+	if _, isLog := s.core.Names().LogOf(name); isLog || name == s.core.Names().Mirror() {
 		request.Config.Metadata = streams.WithIncarnation(request.Config.Metadata)
 	}
 	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(config)), jsm.RestoreConfiguration(request.Config))

@@ -1099,7 +1099,7 @@ export interface MirrorFrame {
   error?: Record<string, unknown> | undefined
   gap?: MirrorGap | undefined
   /** On a WebSocket, after 15 s without another frame. */ heartbeat?: Record<string, unknown> | undefined
-  /** With `subscribed`: the log of the source that the mirror has. */ incarnation?: string | undefined
+  /** With `subscribed`: the ID of the copy; opaque. */ incarnation?: string | undefined
   item?: Item | undefined
   subscribed?: true | undefined
   /** How far the mirror has come; it follows the entries of each step. */ synced?: MirrorFrameSynced | undefined
@@ -1107,7 +1107,7 @@ export interface MirrorFrame {
 
 /** How far the mirror has come; it follows the entries of each step. */
 export interface MirrorFrameSynced {
-  incarnation: string
+  /** The ID of the copy, as with `subscribed`. */ incarnation: string
   source_seq: number
   watermark: number
 }
