@@ -18,6 +18,11 @@ import (
 // scratchSync is how often the NATS server of a renaming syncs its data, which is discarded.
 const scratchSync = "1h"
 
+// scratchPayload is the max_payload of the NATS server of a renaming, in bytes: the maximum that NATS
+// documents. The server refuses to restore larger messages, and the backup may be of one that
+// accepts more than the default.
+const scratchPayload = 64 << 20
+
 // renamedDir is the directory of the renamed backup, in the scratch directory of a renaming.
 const renamedDir = "backup"
 
@@ -44,7 +49,7 @@ func (b *Base) withPrefix(ctx context.Context, m backup.Manifest, dir string, re
 // rename restores a backup into a NATS server in a scratch directory, renames its streams, and
 // makes a new backup of them.
 func (b *Base) rename(ctx context.Context, m backup.Manifest, dir, scratch string) (_ backup.Manifest, err error) {
-	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(scratch, "nats"), DontListen: true, Sync: scratchSync, Log: b.opts.Log})
+	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(scratch, "nats"), DontListen: true, Sync: scratchSync, MaxPayload: scratchPayload, Log: b.opts.Log})
 	if err != nil {
 		return backup.Manifest{}, err
 	}

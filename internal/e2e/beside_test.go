@@ -21,7 +21,7 @@ func apart() map[string][]string {
 	return map[string][]string{
 		"shares a NATS by itself": {
 			"TestPrefix_TestsPassBesideEachOther", "TestPrefix_TwoServersShareAnAccount", "TestPrefix_ChangeIsWarnedOf",
-			"TestPrefix_BackupIsRestoredUnderAnother", "TestDomain_ServerStoresInAnotherDomain",
+			"TestPrefix_BackupIsRestoredUnderAnother", "TestPrefix_BackupMayHaveLargeEvents", "TestDomain_ServerStoresInAnotherDomain",
 		},
 		"stops NATS, pauses it, or needs a cluster": {
 			"TestFault_EventsOutliveThoseOfNATS", "TestStop_EndsWithoutNATS", "TestWake_SurvivesAnOutageOfNATS",
@@ -49,7 +49,7 @@ func apart() map[string][]string {
 			"TestInspector_NeedsTheKeyByDefault", "TestInspector_ConsumersAreBounded",
 		},
 		"restores streams, and two restores at once are a data race in nats-server 2.15.2 (tieredReservation)": {
-			"TestBackup_GoesOnElsewhere", "TestRestore_RefusesDamage",
+			"TestBackup_GoesOnElsewhere", "TestRestore_RefusesDamage", "TestMirror_RestorationEndsCursors",
 		},
 		"is about the data directory of an embedded NATS": {
 			"TestCompatibility_EarlierDataIsServed", "TestCompatibility_WritesAFixture", "TestUpgrade_DataOf4ec7227",

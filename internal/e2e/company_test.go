@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -160,6 +161,26 @@ func TestPrefix_BackupIsRestoredUnderAnother(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "2", "3"}, idsOf(s.hook.Requests()), "nothing comes again")
 	stranger.unharmed(t)
 	described(t, js, `^(KV_)?acme_`)
+}
+
+// A NATS may accept larger messages than the default, and its backup is restored under another prefix, too.
+func TestPrefix_BackupMayHaveLargeEvents(t *testing.T) {
+	t.Parallel()
+	url := natstest.Custom(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
+	on := func(prefix string) func(*config.Config) {
+		return func(c *config.Config) { c.NATS.URL, c.NATS.Prefix, c.Secrets.Key = url, prefix, sharedKey }
+	}
+	first, second := t.TempDir(), t.TempDir()
+	s := start(t, first, on(""))
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"id":"large","path":"/a","data":"`+strings.Repeat("x", 2<<20)+`"}`)
+	before := s.must(t, http.StatusOK, "GET /v1/namespaces/default/events/1", "").text
+	s.stop(t)
+	saved := backUp(t, offline(t, first, url))
+	moved := offline(t, second, url)
+	moved.NATS.Prefix = "acme"
+	require.NoError(t, restore(t, saved, moved))
+	s = start(t, second, on("acme"))
+	require.Equal(t, before, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events/1", "").text)
 }
 
 // described checks that all streams of Sluice have names that match, and that they and their durable consumers have descriptions.

@@ -53,6 +53,7 @@ type Options struct {
 	TLS        *tls.Config   // for network connections; default: none. Clients need a certificate if it says RequireAndVerifyClientCert
 	Sync       string        // "always" (the default), or a duration such as "1s": a power failure may lose the writes of that time
 	MaxStore   int64         // bytes on disk; 0: three quarters of the used and free space at its start
+	MaxPayload int32         // bytes of a message; 0: NATS' default, 1 MiB
 	Log        *slog.Logger  // gets the server's warnings and errors, at debug its notices; default: slog.DiscardHandler
 }
 
@@ -257,6 +258,8 @@ func configure(opts Options) (*server.Options, error) {
 		JetStream:              true,
 		StoreDir:               opts.StoreDir,
 		JetStreamMaxStore:      opts.MaxStore,
+		MaxPayload:             opts.MaxPayload,
+		MaxPending:             2 * int64(opts.MaxPayload), // 0: NATS' default
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
 		// Our streams set their own limit; this is for other streams.
