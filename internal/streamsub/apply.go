@@ -126,7 +126,10 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	if t == nil {
 		return View{}, sluice.Errorf(sluice.Unavailable, "the server is stopping")
 	}
-	if err := t.reach(ctx, last); err != nil {
+	err = t.reach(ctx, last, func(ctx context.Context, from uint64) (uint64, error) {
+		return e.ports.Logs.NextSeq(ctx, s.Namespace, ">", from)
+	})
+	if err != nil {
 		return View{}, err
 	}
 	v := e.known(t, s)

@@ -44,6 +44,7 @@ type notice struct {
 // bench is a store, and what becomes of the notices that processes send.
 type bench struct {
 	store storetest.Rooms
+	logs  streamsub.Logs
 
 	mu     sync.Mutex
 	sent   []notice
@@ -69,7 +70,7 @@ func newBench(t *testing.T) *bench {
 	store := storetest.Connect(t, natsstore.Options{Conn: natstest.New(t)})
 	require.NoError(t, store.Provision(t.Context()))
 	return &bench{
-		store: store, gone: map[sluice.Path]bool{}, holds: model.Pass, entered: map[string]string{},
+		store: store, logs: store.Log, gone: map[sluice.Path]bool{}, holds: model.Pass, entered: map[string]string{},
 		answer: func(context.Context, notice) streamsub.Answer { return streamsub.Answer{OK: true} },
 		shows:  func(sluice.Path) model.Decision { return model.Pass },
 	}
@@ -128,7 +129,7 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	p := &process{bench: b, name: name, owner: owner{&owns}}
 	p.Engine = streamsub.New(streamsub.Deps{
 		Records: records{natsstore.OpenBucket[streamsub.Subscription](b.store.Store, streams.StreamWakes)},
-		Logs:    b.store.Log, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
+		Logs:    b.logs, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
 		Keys:   keys{[]byte("a secret of 32 bytes, for them all")},
 		Offset: func(seq uint64) string { return strconv.FormatUint(seq, 10) },
 	}, streamsub.Options{BaseURL: "http://here/streams", SweepEvery: sweepEvery})

@@ -33,6 +33,9 @@ type Logs interface {
 	FollowTails(ctx context.Context, namespace string, tell func(path sluice.Path, seq uint64)) error
 	// LastSeq returns the end of the log. Code NotFound.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
+	// NextSeq returns the sequence of the first message that the log has from a sequence on, on a
+	// NATS subject, which may have wildcards; 0 if there is none.
+	NextSeq(ctx context.Context, namespace, subject string, from uint64) (uint64, error)
 }
 
 // Streams reads and writes the streams.

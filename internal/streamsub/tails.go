@@ -15,7 +15,7 @@ const (
 	tailsAgain    = 200 * time.Millisecond
 	tailsMost     = 5 * time.Second
 	catchUpLimit  = 10 * time.Second // limit of the wait until the log is read
-	behindTheLog  = time.Second      // wait for the end of a log that is being followed; its last message may have been removed
+	behindTheLog  = time.Second      // interval at which the log is asked whether messages that were not reported have been removed
 	goneLooksLike = "the log cannot be read at the moment; retry"
 )
 
@@ -120,12 +120,13 @@ func end(e *list.Element) *tail {
 	return t
 }
 
-// reach waits until the tails are complete up to a sequence. Code Unavailable if the log is not
-// read in time.
-func (t *tails) reach(ctx context.Context, seq uint64) error {
-	limit := time.NewTimer(catchUpLimit)
-	defer limit.Stop()
-	behind := time.NewTimer(behindTheLog)
+// reach waits until the tails are complete up to a sequence. While they are not, it asks next again
+// and again for the first message of the log from a sequence on; 0: there is none. Code Unavailable
+// if the log is not read in time.
+func (t *tails) reach(ctx context.Context, seq uint64, next func(ctx context.Context, from uint64) (uint64, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUpLimit)
+	defer cancel()
+	behind := time.NewTicker(behindTheLog)
 	defer behind.Stop()
 	for {
 		t.mu.Lock()
@@ -137,16 +138,25 @@ func (t *tails) reach(ctx context.Context, seq uint64) error {
 		select {
 		case <-changed:
 		case <-behind.C:
-			t.mu.Lock()
-			if t.known { // the last event was removed before it was reported
-				t.at = max(t.at, seq)
+			if first, err := next(ctx, at+1); known && err == nil {
+				t.skip(at, seq, first)
 			}
-			t.mu.Unlock()
-		case <-limit.C:
-			return sluice.Errorf(sluice.Unavailable, goneLooksLike)
 		case <-ctx.Done():
 			return sluice.Errorf(sluice.Unavailable, goneLooksLike)
 		}
+	}
+}
+
+// skip enters that the messages behind at were removed before they were reported: all up to seq, or
+// up to the first that the log still has. It does nothing if the tails have changed meanwhile.
+func (t *tails) skip(at, seq, first uint64) {
+	if first > 0 {
+		seq = min(seq, first-1)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known && t.at == at {
+		t.at = max(at, seq)
 	}
 }
 
