@@ -11,10 +11,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+const dear = `event.state == "on" && [1,2,3,4,5,6,7,8,9,10].map(x, [1,2,3,4,5,6,7,8,9,10].map(y, x + y)).size() > 0`
+
 // Issue 13, attack 3: a watch's expression is evaluated at its creator's cost: what it cannot pay for waits, and is decided later.
 func TestWatch_WaitsForItsCreatorsBudget(t *testing.T) {
 	t.Parallel()
-	const dear = `event.state == "on" && [1,2,3,4,5,6,7,8,9,10].map(x, [1,2,3,4,5,6,7,8,9,10].map(y, x + y)).size() > 0`
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
 		s.publish("on", "off")
@@ -40,5 +41,29 @@ func TestWatch_WaitsForItsCreatorsBudget(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, 10, fired())
 		})
+	})
+}
+
+// A reading whose evaluation waits when the watch stops is evaluated by the next process.
+func TestWatch_StopLosesNoReadingThatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.filters = filter.NewPool(filter.Rates{Principal: 1})
+		expensive := func(w *sluice.Watch) { w.Filter = sluice.Filter{CEL: dear} }
+		s.run(t, expensive, func() {
+			s.publish("on")
+			synctest.Wait() // it fires on credit
+			s.publish("off", "on")
+		})
+		ids, _ := s.said()
+		require.Len(t, ids, 2)
+		require.Less(t, s.record.Place, uint64(3))
+		s.filters = nil
+		s.run(t, expensive, func() { synctest.Wait() })
+		ids, _ = s.said()
+		require.Len(t, ids, 4)
+		require.Zero(t, s.record.Totals.Missed)
+		require.Equal(t, uint64(3), s.record.Totals.Looked)
 	})
 }

@@ -263,15 +263,15 @@ func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
 }
 
 // met evaluates the condition on a reading. The watch's payer is charged for it, and met waits
-// until the payer has credit.
+// until the payer has credit. It returns errInterrupted if ctx ends first.
 func (r *runner) met(ctx context.Context, ev *sluice.Event) (bool, error) {
 	payer := filter.Payer{Namespace: r.watch.Namespace}
 	if r.opts.Payer != nil {
 		payer.Principal = r.opts.Payer(r.watch.Creator, r.watch.Namespace)
 	}
 	met, known, err := r.opts.Filters.Wait(ctx, payer, r.condition, ev)
-	if !known {
-		return false, context.Cause(ctx)
+	if !known || err != nil && ctx.Err() != nil {
+		return false, errInterrupted
 	}
 	return met, err
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ type Rule struct {
 	Most      int           // readings per second
 	Condition func(*sluice.Event) (bool, error)
 }
+
+// errInterrupted is returned by a Rule.Condition that was stopped before it knew the result.
+var errInterrupted = errors.New("the condition was not evaluated")
 
 // Kind is the kind of a verdict.
 type Kind int
@@ -168,9 +172,11 @@ func (s *State) Missed(v Verdict, why Reason) { s.miss(why, v.Seq, v.At, 1) }
 
 // Step evaluates a reading: an event behind the place on a path of the watch, which its creator may
 // read. It appends its verdicts to into. If the condition returns an error, the reading counts as
-// missed. Verdicts of armed paths that are due come before that of the event.
+// missed; after errInterrupted, the reading is still to be evaluated. Verdicts of armed paths that
+// are due come before that of the event.
 func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	into = s.lapse(r, ev.Stored, into)
+	before := s.kept // shallow, because up to the condition no map changes
 	s.kept.Place = ev.Seq
 	if !s.admit(r, ev) {
 		return into
@@ -179,6 +185,9 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	p := s.memory.get(key)
 	met, err := r.Condition(ev)
 	switch {
+	case errors.Is(err, errInterrupted):
+		s.kept = before
+		return into
 	case err != nil: // the path's state is unchanged
 		s.miss(Unclear, ev.Seq, ev.Stored, 1)
 		return into
