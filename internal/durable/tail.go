@@ -102,7 +102,7 @@ func (e *Engine) enter(ctx context.Context, key Key) (*tail, error) {
 	t, made := e.tails.get(key)
 	if made {
 		t.failed = e.begin(shutdown.Lasting(ctx), t)
-		if t.failed != nil {
+		if t.failed != nil || t.isOver() {
 			t.set.forget(t)
 		}
 		close(t.ready)
