@@ -58,11 +58,11 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 	if err != nil {
 		return known, err
 	}
-	if in.Born != nil {
-		c = *in.Born
+	if in.Instead != nil {
+		c = *in.Instead
 	}
 	next, refusal := rules(sub).Step(c, in, e.opts.Now())
-	if reflect.DeepEqual(next, known.Consumer) || c.State == sluice.WakeRemoved {
+	if reflect.DeepEqual(next, known.Consumer) || c.State == sluice.WakeRemoved && in.Instead == nil {
 		return known, refusal
 	}
 	if len(next.Streams) > max(len(c.Streams), 1) {

@@ -111,7 +111,7 @@ func TestChange_StoresTheStepsDecision(t *testing.T) { // S1-28, S1-33
 
 	born := NewConsumer("/a", incarnation(sub), 1, 3)
 	s.conflicts = 1
-	got, err = change(Entry{}, Input{Tails: seen.Tails, Born: &born})
+	got, err = change(Entry{}, Input{Tails: seen.Tails, Instead: &born})
 	require.NoError(t, err)
 	require.Equal(t, s.entry, got)
 	require.Equal(t, []any{uint64(1), uint64(1), sluice.WakeWaking, 3, 1}, []any{got.Revision, got.Consumer.Epoch, got.Consumer.State, s.gets, s.woken})

@@ -59,6 +59,8 @@ type Streams interface {
 	Last(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
 	// Before returns the sequence of the last message of a stream up to a sequence; 0: there is none.
 	Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error)
+	// End returns the last sequence of the log.
+	End(ctx context.Context, namespace string) (uint64, error)
 	// Ends calls each for every stream that the pattern matches, with the sequence of its last message.
 	Ends(ctx context.Context, namespace string, pattern sluice.Pattern, each func(path sluice.Path, last uint64)) error
 	// Follow calls each for every message that is stored on any path from now on, until ctx is

@@ -137,6 +137,9 @@ func (r *runner) receive(ctx context.Context) {
 	for ctx.Err() == nil {
 		var source Source
 		err := r.persist(ctx, "open the source", func() (err error) {
+			if err := r.moveBack(ctx); err != nil {
+				return err
+			}
 			source, err = r.engine.ports.Sources.Open(ctx, r.sub.Load())
 			return err
 		})
@@ -332,10 +335,10 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 	var in Input
 	if c.State == sluice.WakeRemoved {
 		var err error
-		if in.Born, err = r.born(ctx, sub, c, seen); err != nil || in.Born == nil {
+		if in.Instead, err = r.born(ctx, sub, c, seen); err != nil || in.Instead == nil {
 			return in, err
 		}
-		c = *in.Born
+		c = *in.Instead
 	}
 	var err error
 	if fresh && c.State == sluice.WakeIdle && seen > c.acked(c.Path) && c.Follows(c.Path) && r.engine.decide(sub, c.Path, seen) == model.Pass {
@@ -343,7 +346,7 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 		return in, nil
 	}
 	in.Tails, err = r.engine.tails(ctx, sub, c.Path, c.Paths())
-	if in.Born != nil && in.Tails[c.Path].hidden() { // a consumer would reveal that the stream exists
+	if in.Instead != nil && in.Tails[c.Path].hidden() { // a consumer would reveal that the stream exists
 		return Input{}, err
 	}
 	return in, err
@@ -382,6 +385,9 @@ func (r *runner) sweep(ctx context.Context) {
 	for {
 		sub := r.sub.Load()
 		if err := r.persist(ctx, "scan for missed events", func() error {
+			if err := r.moveBack(ctx); err != nil {
+				return err
+			}
 			return r.engine.ports.Streams.Ends(ctx, sub.Namespace, sub.Pattern, func(path sluice.Path, last uint64) { r.compare(path, last) })
 		}); err != nil {
 			return

@@ -15,7 +15,7 @@ type Input struct {
 	Answer   *Answer
 	Callback *Callback
 
-	Born *Consumer // the consumer that begins with this input; Step is called with it
+	Instead *Consumer // Step is called with it: the consumer that begins with this input, or is moved back
 }
 
 // Answer is the outcome of one attempt to notify.

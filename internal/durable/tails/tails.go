@@ -15,6 +15,7 @@ import (
 
 // Log reads the logs of namespaces by path.
 type Log interface {
+	LastSeq(ctx context.Context, namespace string) (uint64, error)
 	PathTail(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
 	PathBefore(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error)
 	PathEnds(ctx context.Context, namespace string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error
@@ -50,6 +51,11 @@ func (w Wakes) Last(ctx context.Context, namespace string, path sluice.Path) (ui
 // Before returns the sequence of the last message of a stream up to a sequence.
 func (w Wakes) Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error) {
 	return w.Log.PathBefore(ctx, namespace, path, upTo)
+}
+
+// End returns the last sequence of the log.
+func (w Wakes) End(ctx context.Context, namespace string) (uint64, error) {
+	return w.Log.LastSeq(ctx, namespace)
 }
 
 // Ends calls each for the streams that a pattern matches, with the sequence of their last message.
