@@ -136,7 +136,7 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	switch {
 	case v.At < last: // the tails were reset since
 		return v, sluice.Errorf(sluice.Unavailable, goneLooksLike)
-	case v.At > last && s.Floor > last: // the log was recreated
+	case v.At > last && s.beyond(last): // the log was recreated, or lost its end
 		v.At = last
 	}
 	if err := e.viewAcked(ctx, t, s, in, v); err != nil {

@@ -92,7 +92,7 @@ func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 		return false, nil // it is processed as soon as the tails are complete
 	}
 	v := e.known(t, s)
-	return v.At < s.Floor || !s.NotBefore.IsZero() || len(Pending(s, v)) > 0, nil
+	return s.beyond(v.At) || !s.NotBefore.IsZero() || len(Pending(s, v)) > 0, nil
 }
 
 // holds decides whether a subscription's owner may still see any of its streams.

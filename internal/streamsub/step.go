@@ -108,16 +108,25 @@ func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, w
 // messages that were not announced yet. So restart resets cursors behind its end: repeating
 // messages is better than missing some.
 func (s *Subscription) restart(v View) {
-	if v.At >= s.Floor {
-		return
+	if v.At < s.Floor {
+		s.Floor, s.Base = 0, 0
 	}
-	s.Floor, s.Base = 0, 0
 	for path, link := range s.Links {
 		if link.Acked > v.At {
 			link.Acked = 0
 			s.Links[path] = link
 		}
 	}
+}
+
+// beyond reports whether a cursor is beyond the end of the log.
+func (s *Subscription) beyond(end uint64) bool {
+	for _, link := range s.Links {
+		if link.Acked > end {
+			return true
+		}
+	}
+	return s.Floor > end
 }
 
 func (s *Subscription) look(in Input, v View, now time.Time) (woken bool) {
