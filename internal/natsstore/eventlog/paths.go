@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -198,19 +197,14 @@ func (l *Log) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64,
 		return 0, err
 	}
 	token := rand.Text()
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
-	last, err := backoff.RetryWithData(func() (uint64, error) {
+	var last uint64
+	err = l.retry(ctx, ns, func() error {
 		msgs, err := l.commitMessages(ns, c, ttls, token)
-		if err != nil {
-			return 0, backoff.Permanent(err)
+		if err == nil {
+			last, err = l.commitOnce(ctx, ns, msgs, len(c.Events))
 		}
-		if err := l.core.Writable(); err != nil { //nolint:contextcheck // it asks a context of the server's
-			return 0, backoff.Permanent(err)
-		}
-		last, err := l.commitOnce(ctx, ns, msgs, len(c.Events))
-		return last, l.core.Retryable(ctx, err)
-	}, backoff.WithContext(wait, ctx))
+		return err
+	})
 	switch {
 	case natsstore.IsConflict(err):
 		return 0, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Conflict, "the stream was changed concurrently"), err)

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -26,10 +24,6 @@ const (
 
 // MaxBatch is the maximum number of events in one call of Publish.
 const MaxBatch = 1000
-
-// publishPatience is the time for which publishing is retried: an unplanned change of the leader
-// takes five to eight seconds.
-const publishPatience = 20 * time.Second
 
 // Exact publishes for callers that choose their IDs. If the log has an event with the ID that
 // differs, for example in the type or the data, Publish returns code Conflict instead of reporting
@@ -53,8 +47,8 @@ func (x Exact) Publish(ctx context.Context, ns string, events []sluice.Event) ([
 // is not stored again: Duplicate is set, and Seq is the sequence of the first event. That applies
 // to each event of a batch: existing events are reported, and the others are all stored or none of
 // them. Therefore a batch without a response can be sent again. While the store does not answer,
-// Publish retries with the same IDs for up to 20 seconds; an event that an earlier try has stored
-// is then reported as a duplicate of itself. The auth attributes of the events must be true:
+// Publish retries with the same IDs for up to 20 seconds, and while the dedup window has them; an
+// event that an earlier try has stored is then reported as a duplicate of itself. The auth attributes of the events must be true:
 // Publish stamps them.
 //
 // Each event needs an ID and a path. Codes: InvalidRequest; NotFound for the namespace; Conflict if
@@ -85,16 +79,7 @@ func (l *Log) publish(ctx context.Context, ns string, events []sluice.Event, exa
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
-	err := backoff.Retry(func() error {
-		err := l.core.Writable() //nolint:contextcheck // it asks a context of the server's
-		if err == nil {
-			err = l.try(ctx, b)
-		}
-		return l.core.Retryable(ctx, err)
-	}, backoff.WithContext(wait, ctx))
-	if err != nil {
+	if err := l.retry(ctx, ns, func() error { return l.try(ctx, b) }); err != nil {
 		return nil, fmt.Errorf("publish to %s: %w", ns, natsstore.StoreError(ctx, err))
 	}
 	return b.stored(), nil
@@ -102,10 +87,7 @@ func (l *Log) publish(ctx context.Context, ns string, events []sluice.Event, exa
 
 // try tries once to store the events that are not stored yet.
 func (l *Log) try(ctx context.Context, b *batch) error {
-	err := l.reachable(ctx)
-	if err != nil {
-		return err
-	}
+	var err error
 	switch fresh := b.fresh(); len(fresh) {
 	case 0:
 		return nil
@@ -121,26 +103,6 @@ func (l *Log) try(ctx context.Context, b *batch) error {
 		}
 	}
 	return err
-}
-
-// reachable waits for a connection for at most RequestTimeout. The client buffers an event that is
-// published without a connection, and sends it after a reconnect, long after the publisher has
-// given up: by then another replica may have stored it, and its ID may be outside the dedup window.
-func (l *Log) reachable(ctx context.Context) error {
-	again := l.core.Reconnected()
-	if l.core.Conn().Status() != nats.RECONNECTING {
-		return nil
-	}
-	limit := time.NewTimer(natsstore.RequestTimeout)
-	defer limit.Stop()
-	select {
-	case <-again:
-		return nil
-	case <-limit.C:
-		return nats.ErrConnectionReconnecting
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (l *Log) publishOne(ctx context.Context, b *batch, i int) error {
