@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // budget is how long a model is tried, after a few runs; SLUICE_LONG=1 makes it longer than any of them needs for rapid's hundred.
@@ -156,4 +158,47 @@ func TestShutdown_IsShortWithoutTheStore(t *testing.T) {
 	proc = w.start(t)
 	defer proc.stop()
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, patience, 10*time.Millisecond)
+}
+
+// counting counts how often a source is opened.
+type counting struct {
+	delivery.Sources
+
+	opened *atomic.Int64
+}
+
+func (c counting) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
+	src, err := c.Sources.Open(ctx, sub)
+	if err == nil {
+		c.opened.Add(1)
+	}
+	return src, err
+}
+
+// What was accepted while the store took no records is not sent again by the next run of its subscription in the same
+// process, even if the last run gave up waiting for the records.
+func TestOutage_UnrecordedAttemptsAreNotRepeated(t *testing.T) { // C01
+	t.Parallel()
+	withConsumers(t) // its changed window ends their source
+	server := natstest.New(t)
+	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 4, Retry: quickRetries})
+	reached, answer := w.endpoint.hold()
+	for i := range 3 {
+		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), strconv.Itoa(i))
+	}
+	var opened atomic.Int64
+	w.ports = func(p *delivery.Deps) { p.Sources = counting{p.Sources, &opened} }
+	proc := w.start(t)
+	defer proc.stop()
+	for range 3 {
+		<-reached
+	}
+	lift := newOperator(t, server).fill(streams.Names{}.Attempts())
+	close(answer)
+	require.True(t, within(patience, func() bool { return w.endpoint.delivered() == 3 }))
+	w.watch.change(func(sub *sluice.Subscription) { sub.Policy.Window = 5 }) // its source ends
+	require.True(t, within(patience, func() bool { return opened.Load() == 2 }), "the run gives up, and another begins")
+	lift()
+	require.True(t, within(patience, func() bool { return inFlight(t, w) == 0 }))
+	require.Equal(t, 3, w.endpoint.attempts())
 }

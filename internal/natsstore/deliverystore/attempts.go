@@ -77,7 +77,7 @@ func (l *AttemptLog) refuse() (n int) {
 		select {
 		case rec := <-l.queue:
 			n++
-			rec.stored(errLogClosed)
+			l.end(&rec, errLogClosed)
 		default:
 			return n
 		}
@@ -95,10 +95,12 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 		stored(fmt.Errorf("attempt: %w", err))
 		return
 	}
+	rec := recording{l.store.core.Names().AttemptsSubject(namespace, a.Subscription), data, stored}
+	l.store.unrecorded.enter(rec.subject)
 	select {
-	case l.queue <- recording{l.store.core.Names().AttemptsSubject(namespace, a.Subscription), data, stored}:
+	case l.queue <- rec:
 	case <-l.done:
-		stored(errLogClosed)
+		l.end(&rec, errLogClosed)
 		return
 	}
 	select {
@@ -113,6 +115,9 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 // earlier subscription with the same ID are ignored, however late they were recorded. It returns
 // nil if there is no record. Half a minute is enough, because deliveries that were settled earlier
 // are acknowledged by then.
+//
+// It first waits until the attempts that this process has made are stored, however long NATS is
+// away or full: nothing can be delivered without that anyway.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
 	return l.store.latest(ctx, sub, "", after)
 }
@@ -132,6 +137,9 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 // replays, of events after a sequence.
 func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string, after uint64) (map[uint64]model.Progress, error) {
 	subject := s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)
+	if err := s.unrecorded.wait(ctx, subject); err != nil {
+		return nil, err
+	}
 	last, err := s.lastTime(ctx, s.core.Names().Attempts(), subject)
 	if err != nil || last.IsZero() {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -177,4 +178,48 @@ func TestAttempts_FirstIsKnownByItsStart(t *testing.T) { // S0-85
 	at, err = store.FirstAttemptAt(t.Context(), sub)
 	require.NoError(t, err)
 	require.True(t, at.Equal(first.StartedAt), "%s, not %s", at, first.StartedAt)
+}
+
+// C01: attempts that are not stored yet, because NATS was away, are waited for: their events must not be sent again.
+func TestAttempts_RecoverWaitsForUnrecordedOnes(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	log, err := store.AttemptLog()
+	require.NoError(t, err)
+	sub := store.subscribed(t, seq(1))
+	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	done := make(chan error, 1)
+	log.Record(attempted(sub.ID, 1), sub.Namespace, func(err error) { done <- err })
+	reads := map[string]func(context.Context) (map[uint64]model.Progress, error){
+		"live": func(ctx context.Context) (map[uint64]model.Progress, error) { return log.Recover(ctx, sub, 0) },
+		"replay": func(ctx context.Context) (map[uint64]model.Progress, error) {
+			return store.Replays().Recover(ctx, sub, "")
+		},
+	}
+	for name, read := range reads {
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = read(short)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+	}
+	past := func() fanout.Past {
+		all, err := store.Positions().All(t.Context())
+		require.NoError(t, err)
+		return all(sub).Past
+	}
+	require.Nil(t, past(), "it has to read them itself")
+
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = log.Run(ctx) })
+	for name, read := range reads {
+		known, err := read(t.Context())
+		require.NoError(t, err, name)
+		require.True(t, known[1].Settled, name)
+	}
+	recorded(t, done, 1)
+	require.True(t, past()[1].Settled)
 }

@@ -109,18 +109,33 @@ func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fano
 			busy[id] = true
 		}
 	}
-	attempts := sync.OnceValues(func() (map[string][]tried, error) { return p.store.lastTried(ctx) })
+	past := p.store.pasts(ctx)
 	return func(sub *sluice.Subscription) fanout.Stored {
 		l, known := lookouts[sub.ID]
 		s := l.stored(sub, known)
 		s.Busy = busy[sub.ID]
 		if s.Shared && !s.Busy {
-			if all, err := attempts(); err == nil { // otherwise each subscription reads its attempts itself
-				s.Past = fanout.Past(progressIn(all[sub.ID], sub, ""))
-			}
+			s.Past = past(sub)
 		}
 		return s
 	}, nil
+}
+
+// pasts returns a function that returns the past of any subscription, from a single read; nil if a
+// subscription has to read its attempts itself, because that failed or some were not stored yet.
+func (s *Store) pasts(ctx context.Context) func(*sluice.Subscription) fanout.Past {
+	var unrecorded map[string]bool
+	attempts := sync.OnceValues(func() (map[string][]tried, error) {
+		unrecorded = s.unrecorded.subjects() // before the read: what is stored meanwhile may be missing in it
+		return s.lastTried(ctx)
+	})
+	return func(sub *sluice.Subscription) fanout.Past {
+		all, err := attempts()
+		if err != nil || unrecorded[s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)] {
+			return nil
+		}
+		return progressIn(all[sub.ID], sub, "")
+	}
 }
 
 // PutPosition stores a position and replaces any other. It does nothing for a subscription that has

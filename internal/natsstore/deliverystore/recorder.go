@@ -31,6 +31,12 @@ type recording struct {
 	stored  func(error)
 }
 
+// end counts an attempt as stored, or as never to be, and calls its function.
+func (l *AttemptLog) end(rec *recording, err error) {
+	l.store.unrecorded.leave(rec.subject)
+	rec.stored(err)
+}
+
 // block contains attempts of one subscription that are stored in one message.
 type block struct {
 	of     *series
@@ -205,7 +211,7 @@ func (r *recorder) stored(b *block) {
 		delete(r.series, s.subject)
 	}
 	for i := range b.recs {
-		b.recs[i].stored(nil)
+		r.log.end(&b.recs[i], nil)
 	}
 }
 
@@ -262,7 +268,7 @@ func (r *recorder) leave(ctx context.Context) {
 		}
 		shutdown.Left(ctx, leftAttempts, len(recs))
 		for i := range recs {
-			recs[i].stored(errLogClosed)
+			r.log.end(&recs[i], errLogClosed)
 		}
 	}
 }

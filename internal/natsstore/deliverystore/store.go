@@ -45,6 +45,8 @@ type Store struct {
 	expected expected
 	reasons  reasons
 
+	unrecorded unrecorded
+
 	mu     sync.Mutex
 	making map[string]chan struct{} // subscriptions whose consumers are being created; the channel is closed when that is done
 }
@@ -62,5 +64,5 @@ func (s *Store) Share(shared Sharing) { s.shared = shared }
 // New returns the store of the deliveries of a log. There must be only one for each connection,
 // because it serializes the creation of consumers.
 func New(core *natsstore.Store, log *eventlog.Log) *Store {
-	return &Store{core: core, log: log, making: map[string]chan struct{}{}}
+	return &Store{core: core, log: log, making: map[string]chan struct{}{}, unrecorded: unrecorded{of: map[string]*backlog{}}}
 }
