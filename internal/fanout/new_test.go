@@ -84,6 +84,32 @@ func TestPast_IsOfTheFirstSource(t *testing.T) {
 	})
 }
 
+// A subscription that has joined again while its runner finished its attempts may have records that are later than its
+// past: its next runner reads them.
+func TestPast_IsNotKnownAfterALateEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.publish(times(5)...)
+		m.cursors[1] = fanout.Cursor{Seq: 3, Revision: 1}
+		m.past = map[string]fanout.Past{"a": {4: {EventID: "4", Settled: true}}}
+		m.positions["a"] = fanout.Position{Shared: true, Attached: true, Floors: []uint64{1, 1}}
+		w := over(t, m)
+		a := sub("a", "/x", 1)
+		w.join(a)
+		src := w.open(a)
+		w.seats["a"].Drop()
+		w.join(a)
+		woken := w.wokenUp()["a"]
+		src.Close()
+		require.Equal(t, woken+1, w.wokenUp()["a"])
+		next := w.open(a)
+		_, known := next.Past()
+		require.False(t, known)
+		require.False(t, next.Clean())
+	})
+}
+
 // A subscription that has joined may be served from then on, until it is known to have consumers of its own.
 func TestServes_FromJoiningOn(t *testing.T) {
 	t.Parallel()

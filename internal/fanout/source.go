@@ -93,25 +93,52 @@ func (s *Source) Rest() bool {
 
 // Close closes the source. The next source delivers the unacknowledged events again.
 func (s *Source) Close() {
-	if wake := s.close(); wake != nil {
+	wake, closed := s.close()
+	if closed {
+		if later := s.member.bequeath(); later != nil {
+			wake = later
+		}
+	}
+	if wake != nil {
 		wake()
 	}
 }
 
-func (s *Source) close() (wake func()) {
+// close closes the source, unless it is closed.
+func (s *Source) close() (wake func(), closed bool) {
 	m := s.member
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	s.end()
 	if m.source != s {
-		return nil
+		return nil, false
 	}
 	m.source, m.busy = nil, true // the runner may have left records
 	m.queue.rewind()
 	if m.gone {
+		return nil, true
+	}
+	return m.wake, true
+}
+
+// bequeath makes the next runner of the subscription read the stored records if the subscription has
+// joined again: the member's runner may have left some since its successor was placed. It returns
+// the wake of the successor if that needs a runner.
+func (m *member) bequeath() (wake func()) {
+	r, id := m.log.router, m.settings().ID
+	r.mu.Lock()
+	next := r.members[id]
+	r.mu.Unlock()
+	if next == nil || next == m {
 		return nil
 	}
-	return m.wake
+	next.log.mu.Lock()
+	defer next.log.mu.Unlock()
+	next.busy, next.past = true, nil
+	if next.placed && next.source == nil {
+		wake = next.wake
+	}
+	return wake
 }
 
 func (s *Source) end() { s.once.Do(func() { close(s.ended) }) }
