@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,6 +21,7 @@ type deadLetterSource struct {
 
 type letterEntry struct {
 	seq    uint64 // of the event
+	event  string // its id
 	letter uint64 // the letter's sequence
 	path   sluice.Path
 }
@@ -37,7 +39,7 @@ func readDeadLetters(ctx context.Context, store Letters, sub *sluice.Subscriptio
 		}
 		for i := range found {
 			if d := &found[i]; d.Redrivable() && replay.Wants(d.Event) {
-				l.entries = append(l.entries, letterEntry{d.Seq, d.LetterSeq, d.Path})
+				l.entries = append(l.entries, letterEntry{d.Seq, d.Event.ID, d.LetterSeq, d.Path})
 			}
 		}
 		from = found[len(found)-1].LetterSeq + 1
@@ -67,6 +69,17 @@ func (l *deadLetterSource) ReadLane(ctx context.Context, sub *sluice.Subscriptio
 		}
 	}
 	return events, from, nil
+}
+
+// settled returns the events of the letters that were settled, according to their progress. Their
+// letters are those that were sent: a letter that is made anew comes after the replay's last one.
+func (l *deadLetterSource) settled(known map[uint64]model.Progress) (seqs []uint64) {
+	for _, e := range l.entries {
+		if p := known[e.seq]; p.Settled && p.EventID == e.event {
+			seqs = append(seqs, e.seq)
+		}
+	}
+	return seqs
 }
 
 // delivered deletes the letter of a delivered event.

@@ -63,7 +63,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	run := e.newRunner(sub, ports)
 	run.scope = scope{
 		lanesOf: streams.ReplayLanes(r.replay.ID), only: r.wants, rate: r.replay.Rate,
-		conclude: func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") },
+		conclude: r.conclude,
 	}
 	return run
 }
@@ -147,6 +147,15 @@ func (r *replaying) goOn(from sluice.Replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sent, r.dead, r.next = max(r.sent, from.Sent), max(r.dead, from.Dead), max(r.next, from.Next)
+}
+
+// conclude stores that everything was delivered. It first deletes the letters that are left: after
+// an error the runner starts again, and retries.
+func (r *replaying) conclude(ctx context.Context) error {
+	if err := r.deleteLetters(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx, sluice.ReplayDone, "")
 }
 
 // finish stores that the replay has ended.
@@ -235,9 +244,16 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 	})
 }
 
-// Recover returns the progress of the replay's latest attempts.
+// Recover returns the progress of the replay's latest attempts. It marks the letters of settled
+// events for deletion, because a crash may have come before that.
 func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription, _ uint64) (map[uint64]model.Progress, error) {
-	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
+	known, err := l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
+	if letters := l.r.letters.Load(); letters != nil {
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		l.r.answered = append(l.r.answered, letters.settled(known)...)
+	}
+	return known, err
 }
 
 // Bury stores a dead letter as one of the replay.

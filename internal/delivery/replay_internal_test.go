@@ -274,6 +274,28 @@ func TestReplay_DeletesLettersOfArrivedEvents(t *testing.T) {
 	require.Equal(t, []uint64{2, 4}, []uint64{b.stored.Sent, b.stored.Dead})
 }
 
+// A replay of letters is not done while a letter of a delivered event cannot be deleted.
+func TestReplay_IsDoneWhenItsLettersAreDeleted(t *testing.T) {
+	t.Parallel()
+	b := &beside{stored: sluice.Replay{To: 9, State: sluice.ReplayRunning}}
+	ports := Deps{Log: b, Events: b, Replays: replayStore{b: b}, Letters: b}
+	rep := newReplaying(sluice.Replay{ID: "r", Kind: sluice.ReplayDeadLetters, From: 1, To: 9}, ports, slog.New(slog.DiscardHandler))
+	run := rep.runner(&sluice.Subscription{ID: "s"}, New(nil, nil, ports, Options{}))
+	found, err := readDeadLetters(t.Context(), b, nil, &rep.replay)
+	require.NoError(t, err)
+	rep.letters.Store(found)
+	require.Empty(t, found.settled(map[uint64]model.Progress{7: {EventID: "another", Settled: true}, 6: {EventID: "e", Settled: true}}))
+	require.Equal(t, []uint64{7}, found.settled(map[uint64]model.Progress{7: {EventID: "e", Settled: true}}))
+	rep.arrived(7)
+	b.away = true
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(run.scope.conclude(t.Context())))
+	require.Equal(t, sluice.ReplayRunning, b.stored.State)
+	b.away = false
+	require.NoError(t, run.scope.conclude(t.Context()))
+	require.Equal(t, sluice.ReplayDone, b.stored.State)
+	require.Equal(t, []uint64{3}, b.unburied)
+}
+
 // A replay goes on where it had come to, unless it has ended.
 func TestReplay_OpensWhereItHadComeTo(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -63,4 +64,55 @@ func TestReplays_LanesOfUnservedOnesAreDeleted(t *testing.T) {
 	eventually(t, "its lanes are gone", func() bool { return parked() == 0 })
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// stuckLetters deletes none.
+type stuckLetters struct{ delivery.Letters }
+
+func (stuckLetters) Unbury(context.Context, uint64) error { return errCut }
+
+// The process may die between a delivery of a redrive and the deletion of its letter: the next one deletes the letter,
+// and sends nothing again.
+func TestReplays_LettersOfDeliveredEventsAreDeletedAfterACrash(t *testing.T) { // C01
+	t.Parallel()
+	w := newWorld(t, connect(t), "n", sluice.Policy{Retry: sluice.Retry{
+		Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: 1,
+	}})
+	w.endpoint.fails = map[string]int{"a": 1, "b": 1, "c": 1}
+	replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
+	w.replays = replays
+	letters := delivery.Letters(stuckLetters{w.deliveries})
+	w.ports = func(p *delivery.Deps) { p.Replays, p.Letters = replays, letters }
+	proc := w.start(t)
+	for _, id := range []string{"a", "b", "c"} {
+		w.publish(t, sluice.Path("/a/"+id), id)
+	}
+	count := func() int {
+		found, err := w.deliveries.DeadLetters(t.Context(), w.sub, 1, 1<<62, 100)
+		require.NoError(t, err)
+		return len(found)
+	}
+	eventually(t, "dead letters", func() bool { return count() == 3 })
+	rep := sluice.Replay{
+		ID: "r", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: sluice.ReplayDeadLetters, From: 1, To: 3, Next: 1,
+		Total: 3, State: sluice.ReplayRunning, Began: w.sub.Began(), CreatedAt: time.Now(),
+	}
+	require.NoError(t, replays.Add(t.Context(), rep))
+	eventually(t, "deliveries that are recorded", func() bool {
+		found, _, err := w.deliveries.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
+		require.NoError(t, err)
+		return len(found) == 6
+	})
+	proc.crash()
+	require.Equal(t, 3, count())
+	letters = w.deliveries
+	proc = w.start(t)
+	defer func() { proc.stop() }()
+	eventually(t, "the end", func() bool {
+		now, err := replays.Replay(t.Context(), rep)
+		require.NoError(t, err)
+		return now.State == sluice.ReplayDone
+	})
+	require.Zero(t, count())
+	require.Equal(t, 6, w.endpoint.attempts())
 }
