@@ -112,8 +112,8 @@ func (p *process) Record(a *sluice.Attempt, namespace string, done func(error)) 
 	p.log.Record(a, namespace, done)
 }
 
-func (p *process) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
-	return p.log.Recover(ctx, sub, after)
+func (p *process) Recover(ctx context.Context, sub *sluice.Subscription, after, floor uint64) (map[uint64]model.Progress, error) {
+	return p.log.Recover(ctx, sub, after, floor)
 }
 
 func (p *process) Bury(ctx context.Context, d sluice.DeadLetter) error {

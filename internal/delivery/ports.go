@@ -34,7 +34,8 @@ type Log interface {
 	// succeeds or the store is closed; then done gets an error.
 	Record(a *sluice.Attempt, namespace string, done func(error))
 	// Recover returns the progress of the subscription's latest attempts at events behind a sequence, by sequence.
-	Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error)
+	// What may be delivered again without being parked is behind floor.
+	Recover(ctx context.Context, sub *sluice.Subscription, after, floor uint64) (map[uint64]model.Progress, error)
 	// Bury stores a dead letter, in place of an earlier one of the same delivery. The announcement
 	// of a letter reads the stored one (S2-05).
 	Bury(ctx context.Context, d sluice.DeadLetter) error
@@ -105,7 +106,7 @@ type Replays interface {
 	// that has ended keeps its state.
 	Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error
 	// Recover is Log.Recover for the attempts of a replay.
-	Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error)
+	Recover(ctx context.Context, sub *sluice.Subscription, rep sluice.Replay) (map[uint64]model.Progress, error)
 	// Parked is Lanes.Parked for lanes with another key prefix.
 	Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]model.ParkedEntry, error)
 	// Forget deletes the records of the lanes with a key prefix.

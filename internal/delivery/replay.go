@@ -246,8 +246,8 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 
 // Recover returns the progress of the replay's latest attempts. It marks the letters of settled
 // events for deletion, because a crash may have come before that.
-func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription, _ uint64) (map[uint64]model.Progress, error) {
-	known, err := l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
+func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription, _, _ uint64) (map[uint64]model.Progress, error) {
+	known, err := l.r.ports.Replays.Recover(ctx, sub, l.r.replay)
 	if letters := l.r.letters.Load(); letters != nil {
 		l.r.mu.Lock()
 		defer l.r.mu.Unlock()

@@ -73,7 +73,7 @@ func (b *beside) Record(a *sluice.Attempt, _ string, done func(error)) {
 	done(b.fails)
 }
 
-func (b *beside) Recover(context.Context, *sluice.Subscription, uint64) (map[uint64]model.Progress, error) {
+func (b *beside) Recover(context.Context, *sluice.Subscription, uint64, uint64) (map[uint64]model.Progress, error) {
 	return nil, sluice.Errorf(sluice.Conflict, "the live deliveries' own")
 }
 
@@ -116,7 +116,7 @@ func (s replayStore) Replay(context.Context, sluice.Replay) (sluice.Replay, erro
 	return s.b.stored, nil
 }
 
-func (s replayStore) Recover(context.Context, *sluice.Subscription, string) (map[uint64]model.Progress, error) {
+func (s replayStore) Recover(context.Context, *sluice.Subscription, sluice.Replay) (map[uint64]model.Progress, error) {
 	return map[uint64]model.Progress{7: {EventID: "e"}}, nil
 }
 
@@ -172,7 +172,7 @@ func TestReplay_MarksAttemptsAndDeadLetters(t *testing.T) { // decision 0009
 	require.NoError(t, rep.save(t.Context(), 4))
 	require.EqualValues(t, 5, b.stored.Next, "never back")
 
-	before, err := ports.Log.Recover(t.Context(), &sluice.Subscription{ID: "s"}, 0)
+	before, err := ports.Log.Recover(t.Context(), &sluice.Subscription{ID: "s"}, 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, map[uint64]model.Progress{7: {EventID: "e"}}, before, "of the replay's own attempts")
 

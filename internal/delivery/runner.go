@@ -178,11 +178,12 @@ func (r *runner) remembered(ctx context.Context) (parked []model.ParkedEntry, er
 	if parked, err = r.reclaim(ctx); err != nil {
 		return nil, err
 	}
-	after := r.intake.source.Floor()
+	floor := r.intake.source.Floor()
+	after := floor
 	for _, e := range parked {
 		after = min(after, max(e.FromSeq, 1)-1)
 	}
-	r.past.recovered, err = r.ports.Log.Recover(ctx, r.sub, after)
+	r.past.recovered, err = r.ports.Log.Recover(ctx, r.sub, after, floor)
 	return parked, err
 }
 

@@ -90,7 +90,7 @@ func TestDirectGet_IsAskedAgain(t *testing.T) {
 		{"$JS.API.DIRECT.GET.ATTEMPTS.attempts.default.s ", 2, func(ctx context.Context, store rooms, sub *sluice.Subscription) error {
 			log, err := store.deliveries().AttemptLog()
 			if err == nil {
-				_, err = log.Recover(ctx, sub, 0)
+				_, err = log.Recover(ctx, sub, 0, 0)
 			}
 			return err
 		}},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -21,9 +22,19 @@ import (
 )
 
 const (
-	// recoverSpan is the time before the last record from which Recover reads. The state of a
+	// recoverSpan is the time before the last record from which Recover always reads. The state of a
 	// consumer on the disk lags by at most a tenth of a second; the rest is margin.
 	recoverSpan = 30 * time.Second
+
+	// recoverMost is the time before the last record from which Recover reads if the first delivery
+	// that is not settled has waited for so long: others may have been settled all the while. A
+	// request may take a minute, and several may follow each other on one path.
+	recoverMost = 5 * time.Minute
+
+	// recoverAll is recoverSpan for a read for all subscriptions: a request may take a minute.
+	recoverAll = sluice.MaxTimeout + recoverSpan
+
+	clockSkew = 10 * time.Second // how far the clocks of NATS servers may be apart
 
 	maxRecording  = 4096                    // records in flight; further ones wait
 	maxQueued     = 256                     // records in the queue
@@ -111,21 +122,23 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 }
 
 // Recover returns the recorded progress of the latest deliveries of events after a sequence, by
-// sequence: those of the half minute before the last record of the subscription. Attempts of an
-// earlier subscription with the same ID are ignored, however late they were recorded. It returns
-// nil if there is no record. Half a minute is enough, because deliveries that were settled earlier
-// are acknowledged by then.
+// sequence. It returns nil if there is no record. Attempts of an earlier subscription with the same
+// ID are ignored, however late they were recorded.
+//
+// All deliveries up to floor are acknowledged or parked. Recover reads the attempts since the first
+// event behind it was stored, because no attempt at a later event is older; at most those of the
+// recoverMost before the last record, and at least those of the recoverSpan.
 //
 // It first waits until the attempts that this process has made are stored, however long NATS is
 // away or full: nothing can be delivered without that anyway.
-func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after uint64) (map[uint64]model.Progress, error) {
-	return l.store.latest(ctx, sub, "", after)
+func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription, after, floor uint64) (map[uint64]model.Progress, error) {
+	return l.store.latest(ctx, sub, after, floor)
 }
 
-// settled reports whether a delivery was settled in the half minute before the last attempt of the
+// settled reports whether a delivery was settled in the recoverMost before the last attempt of the
 // subscription, or is parked.
 func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint64) (bool, error) {
-	known, err := s.latest(ctx, sub, "", seq-1)
+	known, err := s.latest(ctx, sub, seq-1, 0)
 	if err != nil || known[seq].Settled {
 		return true, err
 	}
@@ -133,29 +146,82 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 	return slices.ContainsFunc(parked, func(p model.ParkedEntry) bool { return p.FromSeq == seq }), err
 }
 
-// latest returns the recorded progress of the latest deliveries of a subscription, or of one of its
-// replays, of events after a sequence.
-func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string, after uint64) (map[uint64]model.Progress, error) {
-	subject := s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)
-	if err := s.unrecorded.wait(ctx, subject); err != nil {
-		return nil, err
-	}
-	last, err := s.lastTime(ctx, s.core.Names().Attempts(), subject)
+// latest is Recover.
+func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, after, floor uint64) (map[uint64]model.Progress, error) {
+	subject, last, err := s.lastTried(ctx, sub)
 	if err != nil || last.IsZero() {
 		return nil, err
 	}
-	all, err := s.triedSince(ctx, subject, last, after)
-	return progressIn(all[sub.ID], sub, replay), err
+	behind, err := s.storedBehind(ctx, sub.Namespace, floor)
+	if err != nil {
+		return nil, err
+	}
+	recent := last.Add(-recoverSpan)
+	all, err := s.triedSince(ctx, subject, readFrom(last, behind), func(line []byte, msg *nats.Msg, meta *nats.MsgMetadata) bool {
+		if meta.Timestamp.Before(recent) {
+			return isUpTo(line, max(after, floor)) // events of parked lanes have records of their own
+		}
+		return isUpTo(line, after)
+	})
+	return progressIn(all[sub.ID], sub, ""), err
 }
 
-// lastTried returns the attempts of the half minute before the last attempt of the stream, by
-// subscription.
-func (s *Store) lastTried(ctx context.Context) (map[string][]tried, error) {
-	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", s.core.Names().Attempts(), err)
+// latestOf returns the recorded progress of the latest deliveries of a replay. The attempts of the
+// subscription's live deliveries may be later.
+func (s *Store) latestOf(ctx context.Context, sub *sluice.Subscription, rep *sluice.Replay) (map[uint64]model.Progress, error) {
+	subject, last, err := s.lastTried(ctx, sub)
+	if err != nil || last.IsZero() {
+		return nil, err
 	}
-	return s.triedSince(ctx, "", handle.CachedInfo().State.LastTime, 0)
+	id := []byte(strconv.Quote(rep.ID))
+	all, err := s.triedSince(ctx, subject, readFrom(last, rep.CreatedAt), func(line []byte, _ *nats.Msg, _ *nats.MsgMetadata) bool {
+		return !bytes.Contains(line, id)
+	})
+	return progressIn(all[sub.ID], sub, rep.ID), err
+}
+
+// readFrom returns the time from which attempts are read, given those of the last attempt and of
+// what all of them follow; zero if that is unknown.
+func readFrom(last, since time.Time) time.Time {
+	recent, most := last.Add(-recoverSpan), last.Add(-recoverMost)
+	if since.IsZero() {
+		return recent
+	}
+	since = since.Add(-clockSkew)
+	switch {
+	case since.After(recent):
+		return recent
+	case since.Before(most):
+		return most
+	}
+	return since
+}
+
+// storedBehind returns when the first message of a log behind a sequence was stored; zero if there
+// is none.
+func (s *Store) storedBehind(ctx context.Context, ns string, seq uint64) (at time.Time, err error) {
+	if seq == math.MaxUint64 {
+		return at, nil
+	}
+	msgs, _, err := s.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: seq + 1, Batch: 1})
+	if err == nil && len(msgs) > 0 {
+		at, err = time.Parse(time.RFC3339Nano, natsstore.LastHeader(msgs[0], natsstore.HeaderStored))
+	}
+	if err != nil {
+		return at, fmt.Errorf("time of the first message behind %d: %w", seq, err)
+	}
+	return at, nil
+}
+
+// lastTried returns the subject of the attempts of a subscription, and the time of the last one. It
+// first waits for those of this process that are not stored yet.
+func (s *Store) lastTried(ctx context.Context, sub *sluice.Subscription) (subject string, last time.Time, err error) {
+	subject = s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)
+	if err := s.unrecorded.wait(ctx, subject); err != nil {
+		return subject, last, err
+	}
+	last, err = s.lastTime(ctx, s.core.Names().Attempts(), subject)
+	return subject, last, err
 }
 
 // tried has the fields of an attempt that describe the progress of a delivery.
@@ -173,17 +239,16 @@ type tried struct {
 	Verdict        sluice.Verdict    `json:"verdict"`
 }
 
-// triedSince returns the attempts for events after a sequence that were stored in the half minute
-// before a time or later, by subscription: those with the subject, or all.
-func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, after uint64) (map[string][]tried, error) {
-	from := last.Add(-recoverSpan)
+// triedSince returns the attempts that were stored at a time or later, by subscription: those with
+// the subject, or all. It does not decode those for which skips returns true.
+func (s *Store) triedSince(ctx context.Context, subject string, from time.Time, skips func(line []byte, msg *nats.Msg, meta *nats.MsgMetadata) bool) (map[string][]tried, error) {
 	all := map[string][]tried{}
 	err := s.core.Scan(ctx, s.core.Names().Attempts(), jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
-	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
+	}, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		for line := range streams.SplitBlock(msg.Data) {
-			if seq, ok := seqIn(line); ok && seq <= after && !bytes.Contains(line, []byte(`"batch":`)) {
-				continue // after a crash under full load these are almost all
+			if skips(line, msg, meta) {
+				continue
 			}
 			var a tried
 			if err := json.Unmarshal(line, &a); err != nil {
@@ -194,6 +259,13 @@ func (s *Store) triedSince(ctx context.Context, subject string, last time.Time, 
 		return true, nil
 	})
 	return all, err
+}
+
+// isUpTo reports whether a stored attempt is at events up to a sequence only. After a crash under
+// full load these are almost all.
+func isUpTo(line []byte, limit uint64) bool {
+	seq, ok := seqIn(line)
+	return ok && seq <= limit && !bytes.Contains(line, []byte(`"batch":`))
 }
 
 // seqIn returns the sequence in a stored attempt without decoding the rest. Inside a string the

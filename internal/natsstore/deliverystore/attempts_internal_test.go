@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -44,4 +45,18 @@ func TestFloorOf_IsBelowTheNextRecord(t *testing.T) { // C01
 	require.Equal(t, uint64(5), floorOf(at(1, 3)))
 	require.Equal(t, uint64(9), floorOf(at(0, 3)))
 	require.Equal(t, uint64(math.MaxUint64), floorOf(at(0, 0)))
+}
+
+// Attempts are read since what may come again was stored, within bounds.
+func TestReadFrom_KnownTimes(t *testing.T) {
+	t.Parallel()
+	last := time.Now()
+	before := func(d time.Duration) time.Time { return last.Add(-d) }
+	require.Equal(t, before(recoverSpan), readFrom(last, time.Time{}), "nothing comes again")
+	for since, want := range map[time.Duration]time.Duration{
+		-time.Hour: recoverSpan, 0: recoverSpan, 20 * time.Second: recoverSpan, time.Minute: time.Minute + clockSkew,
+		recoverMost - clockSkew: recoverMost, recoverMost: recoverMost, time.Hour: recoverMost,
+	} {
+		require.Equal(t, before(want), readFrom(last, before(since)), since)
+	}
 }

@@ -55,7 +55,7 @@ func TestAttempts_OfAnOutageAreStoredTogether(t *testing.T) {
 			require.Fail(t, "records are stored too slowly")
 		}
 	}
-	known, err := log.Recover(t.Context(), sub, 0)
+	known, err := log.Recover(t.Context(), sub, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, known, many)
 	stream, err := store.core.JetStream().Stream(t.Context(), streams.Names{}.Attempts())
@@ -87,13 +87,13 @@ func TestAttempts_HeldDeliveryStartsAnewAfterARestart(t *testing.T) { // issue 3
 		log.Record(&a, sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
-	known, err := log.Recover(t.Context(), sub, 0)
+	known, err := log.Recover(t.Context(), sub, 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, model.Progress{EventID: "held"}, known[1])
 	require.Equal(t, []any{"tried again", 1, false}, []any{known[2].EventID, known[2].Attempts, known[2].Settled})
 	require.WithinDuration(t, last, known[2].FirstFailed, 0)
 	require.True(t, known[3].Settled)
-	behind, err := log.Recover(t.Context(), sub, 2)
+	behind, err := log.Recover(t.Context(), sub, 2, 2)
 	require.NoError(t, err)
 	require.Equal(t, map[uint64]model.Progress{3: known[3]}, behind)
 }
@@ -111,7 +111,7 @@ func TestAttempts_BatchCountsForEachOfItsEvents(t *testing.T) {
 	}, "default", func(err error) { done <- err })
 	require.NoError(t, <-done)
 	for after, want := range map[uint64][]string{0: {"a", "b"}, 1: {"a", "b"}, 2: {"a", "b"}} { // a recent one is read whole
-		known, err := log.Recover(t.Context(), sub, after)
+		known, err := log.Recover(t.Context(), sub, after, after)
 		require.NoError(t, err)
 		require.Len(t, known, len(want))
 		require.True(t, known[1].Settled)
@@ -149,7 +149,7 @@ func TestAttempts_ProbeIsNoneAfterARestart(t *testing.T) {
 		log.Record(&a, sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
-	known, err := log.Recover(t.Context(), sub, 0)
+	known, err := log.Recover(t.Context(), sub, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, known, 1)
 	require.Equal(t, 1, known[1].Attempts)
@@ -189,12 +189,16 @@ func TestAttempts_RecoverWaitsForUnrecordedOnes(t *testing.T) {
 	require.NoError(t, err)
 	sub := store.subscribed(t, seq(1))
 	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
-	done := make(chan error, 1)
-	log.Record(attempted(sub.ID, 1), sub.Namespace, func(err error) { done <- err })
+	done := make(chan error, 2)
+	for _, replay := range []string{"", "r"} {
+		a := attempted(sub.ID, 1)
+		a.Replay = replay
+		log.Record(a, sub.Namespace, func(err error) { done <- err })
+	}
 	reads := map[string]func(context.Context) (map[uint64]model.Progress, error){
-		"live": func(ctx context.Context) (map[uint64]model.Progress, error) { return log.Recover(ctx, sub, 0) },
+		"live": func(ctx context.Context) (map[uint64]model.Progress, error) { return log.Recover(ctx, sub, 0, 0) },
 		"replay": func(ctx context.Context) (map[uint64]model.Progress, error) {
-			return store.Replays().Recover(ctx, sub, "")
+			return store.Replays().Recover(ctx, sub, sluice.Replay{ID: "r"})
 		},
 	}
 	for name, read := range reads {
@@ -220,6 +224,46 @@ func TestAttempts_RecoverWaitsForUnrecordedOnes(t *testing.T) {
 		require.NoError(t, err, name)
 		require.True(t, known[1].Settled, name)
 	}
-	recorded(t, done, 1)
+	recorded(t, done, 2)
 	require.True(t, past()[1].Settled)
+}
+
+// A request may take a minute, and what is behind it may be settled meanwhile and come again: that is known however long
+// ago it was, in a read for one subscription and in one for all.
+func TestAttempts_RecoverReachesBackToTheFloor(t *testing.T) { // C01
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.Share(deliverystore.Sharing{Shares: sharing})
+	log := runLog(t, store)
+	sub := store.subscribed(t, seq(1))
+	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	store.publish(t, "/a/1", "/a/2", "/a/3")
+	done := make(chan error, 1)
+	record := func(seq int, replay string) {
+		a := attempted(sub.ID, seq)
+		a.Replay = replay
+		log.Record(a, sub.Namespace, func(err error) { done <- err })
+		recorded(t, done, 1)
+	}
+	rep := sluice.Replay{ID: "r", Subscription: sub.ID, CreatedAt: time.Now()}
+	began := time.Now()
+	record(2, "")
+	record(2, rep.ID)
+	require.Eventually(t, func() bool { return time.Since(began) > 31*time.Second }, patience, time.Second)
+	record(3, "")
+
+	known, err := log.Recover(t.Context(), sub, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	require.True(t, known[2].Settled)
+	known, err = log.Recover(t.Context(), sub, 0, 2)
+	require.NoError(t, err)
+	require.Len(t, known, 1, "of lanes that are parked only what was tried in the last half minute matters")
+	known, err = store.Replays().Recover(t.Context(), sub, rep)
+	require.NoError(t, err)
+	require.Len(t, known, 1)
+	require.True(t, known[2].Settled)
+	all, err := store.Positions().All(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all(sub).Past, 2)
 }

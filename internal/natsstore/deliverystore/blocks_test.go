@@ -125,7 +125,7 @@ func TestAttempts_ShareABlockUnderLoad(t *testing.T) {
 		}
 		require.Equal(t, inOrder(many), seqs(t, slices.Concat(all...)...), sub)
 	}
-	known, err := log.Recover(t.Context(), &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}, 0)
+	known, err := log.Recover(t.Context(), &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, known, many)
 }
@@ -249,7 +249,7 @@ func TestAttempts_AreAnsweredOnceWhenTheLogEnds(t *testing.T) {
 	}
 	var kept int
 	for _, id := range []string{"s0", "s1", "s2"} {
-		known, err := log.Recover(t.Context(), &sluice.Subscription{ID: id, Namespace: sluice.DefaultNamespace}, 0)
+		known, err := log.Recover(t.Context(), &sluice.Subscription{ID: id, Namespace: sluice.DefaultNamespace}, 0, 0)
 		require.NoError(t, err)
 		kept += len(known)
 	}
@@ -329,7 +329,7 @@ func TestAttempts_InBlocksAreReadEverywhere(t *testing.T) {
 	store, sub := mixedLog(t)
 	log, err := store.AttemptLog()
 	require.NoError(t, err)
-	known, err := log.Recover(t.Context(), sub, 0)
+	known, err := log.Recover(t.Context(), sub, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, known, 73)
 	notices, err := log.Notices(t.Context(), sub, "40", time.Time{})
@@ -359,7 +359,7 @@ func TestAttempts_UnreadableLineIsAnError(t *testing.T) {
 	var log *deliverystore.AttemptLog
 	log, err = store.AttemptLog()
 	require.NoError(t, err)
-	_, err = log.Recover(t.Context(), sub, 0)
+	_, err = log.Recover(t.Context(), sub, 0, 0)
 	require.ErrorContains(t, err, "attempt")
 	told, err := log.BuryGap(t.Context(), sub, sluice.DeadLetter{Subscription: sub.ID, Namespace: sub.Namespace, Seq: 1, LastSeq: 3, Reason: sluice.Unreadable, At: time.Now().UTC()})
 	require.NoError(t, err)

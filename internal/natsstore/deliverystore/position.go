@@ -1,13 +1,14 @@
 package deliverystore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -109,33 +110,27 @@ func (p Positions) All(ctx context.Context) (func(sub *sluice.Subscription) fano
 			busy[id] = true
 		}
 	}
-	past := p.store.pasts(ctx)
+	past := p.store.pasts(floorsIn(lookouts, cursorsIn(records)))
 	return func(sub *sluice.Subscription) fanout.Stored {
 		l, known := lookouts[sub.ID]
 		s := l.stored(sub, known)
 		s.Busy = busy[sub.ID]
 		if s.Shared && !s.Busy {
-			s.Past = past(sub)
+			s.Past = past.of(ctx, sub)
 		}
 		return s
 	}, nil
 }
 
-// pasts returns a function that returns the past of any subscription, from a single read; nil if a
-// subscription has to read its attempts itself, because that failed or some were not stored yet.
-func (s *Store) pasts(ctx context.Context) func(*sluice.Subscription) fanout.Past {
-	var unrecorded map[string]bool
-	attempts := sync.OnceValues(func() (map[string][]tried, error) {
-		unrecorded = s.unrecorded.subjects() // before the read: what is stored meanwhile may be missing in it
-		return s.lastTried(ctx)
-	})
-	return func(sub *sluice.Subscription) fanout.Past {
-		all, err := attempts()
-		if err != nil || unrecorded[s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)] {
-			return nil
+// floorsIn returns the sequences up to which everything is settled or parked, by subscription.
+func floorsIn(lookouts map[string]lookout, cursors map[string]uint64) map[string]uint64 {
+	floors := make(map[string]uint64, len(lookouts))
+	for id, l := range lookouts {
+		if len(l.Marks) > 0 {
+			floors[id] = max(slices.MinFunc(l.Marks, func(a, b mark) int { return cmp.Compare(a.Floor, b.Floor) }).Floor, cursors[l.Cursor])
 		}
-		return progressIn(all[sub.ID], sub, "")
 	}
+	return floors
 }
 
 // PutPosition stores a position and replaces any other. It does nothing for a subscription that has

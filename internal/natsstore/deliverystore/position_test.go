@@ -157,7 +157,7 @@ func TestPositions_KnowTheLatestAttempts(t *testing.T) {
 		log.Record(&a, sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
-	known, err := log.Recover(t.Context(), sub, 0)
+	known, err := log.Recover(t.Context(), sub, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, known, 2)
 	all, err := store.Positions().All(t.Context())

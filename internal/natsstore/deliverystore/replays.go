@@ -125,8 +125,8 @@ func (r Replays) Watch(ctx context.Context, f func(natsstore.Entry[sluice.Replay
 }
 
 // Recover returns the recorded progress of the latest attempts of a replay.
-func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
-	return r.store.latest(ctx, sub, replay, 0)
+func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, rep sluice.Replay) (map[uint64]model.Progress, error) {
+	return r.store.latestOf(ctx, sub, &rep)
 }
 
 // Parked returns the parked lanes of the subscription with the key prefix lanesOf.
