@@ -1,6 +1,10 @@
 package fanout
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // queue holds the entries of a member that were routed and not acknowledged. The lock of the log
 // guards it.
@@ -45,6 +49,7 @@ func (q *queue) settle(e *entry) bool {
 	}
 	e.acked = true
 	q.unacked--
+	q.shed(e)
 	for len(q.entries) > 0 && q.entries[0].acked {
 		q.entries[0], q.entries = nil, q.entries[1:]
 	}
@@ -53,6 +58,21 @@ func (q *queue) settle(e *entry) bool {
 		q.entries = nil
 	}
 	return true
+}
+
+// shed releases the data of an acknowledged entry, which may stay behind one that hangs, by a copy
+// in its place: others may still read the event.
+func (q *queue) shed(e *entry) {
+	if len(e.Event.Data) < overhead {
+		return
+	}
+	at, ok := slices.BinarySearchFunc(q.entries, e.Event.Seq, func(other *entry, seq uint64) int { return cmp.Compare(other.Event.Seq, seq) })
+	if !ok || at == 0 {
+		return
+	}
+	kept := *e
+	kept.Event.Data = nil
+	q.entries[at] = &kept
 }
 
 // cut removes the entries that were not handed out.
