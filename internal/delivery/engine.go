@@ -27,12 +27,6 @@ type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
 
-// Ownership reports which subscriptions this process serves.
-type Ownership interface {
-	supervise.Ownership
-	Owns(key string) bool // key: see model.LeaseKey
-}
-
 // Options are an engine's optional dependencies and settings.
 type Options struct {
 	Observe Observer     // default: none
@@ -68,6 +62,7 @@ type Engine struct {
 	serving  supervise.Set[*served] // by subscription
 	seats    seats                  // with Deps.Arrivals: the seats of the subscriptions that joined
 	complete bool                   // all present subscriptions were reported
+	owned    func(key string) bool  // whether the engine serves a lease key (model.LeaseKey); only for follow, see review
 	replays  replays
 	shares   *fairsem.Shares // permits for requests in flight
 	programs *fairsem.Shares // permits for programs, separate so that programs that hang block no requests
@@ -123,6 +118,7 @@ func New(watch Watcher, owns Ownership, ports Deps, opts Options) *Engine {
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), outbound: way,
 		programs: fairsem.New(cmp.Or(opts.MaxPrograms, maxPrograms)),
 		changes:  make(chan change), replays: replays{all: map[string]sluice.Replay{}}, seats: seats{all: map[string]seat{}},
+		owned: func(string) bool { return false },
 	}
 }
 
@@ -217,13 +213,7 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 		}
 	case c.id == "":
 		e.complete = e.complete || c.complete
-		for _, sub := range all {
-			e.apply(ctx, sub)
-		}
-		for _, rep := range e.replays.all {
-			e.applyReplay(ctx, rep, all[rep.Subscription])
-		}
-		e.commit()
+		e.review(ctx, all)
 		if c.settled != nil {
 			e.settle(c.settled)
 		}
@@ -254,7 +244,7 @@ func (e *Engine) settle(settled chan struct{}) {
 // idle returns the subscriptions that this process owns but that are not active.
 func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
 	for _, sub := range all {
-		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(model.LeaseKey(sub)) {
+		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owned(model.LeaseKey(sub)) {
 			subs = append(subs, sub)
 		}
 	}
@@ -267,7 +257,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	case sub.State == sluice.Cancelled:
 		e.end(sub.ID)
 		return
-	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(model.LeaseKey(sub)):
+	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owned(model.LeaseKey(sub)):
 		e.stop(sub)
 		return
 	}
@@ -296,7 +286,7 @@ func (e *Engine) wake(ctx context.Context, id string) { e.tell(ctx, change{id: i
 
 // awake starts a runner for a subscription that is active and owned, unless it has a working one.
 func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {
-	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(model.LeaseKey(sub)) {
+	if sub == nil || sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owned(model.LeaseKey(sub)) {
 		return
 	}
 	if s, ok := e.serving.Get(sub.ID); ok && s.serves(sub) && !s.runner.intake.resting.Load() {
@@ -320,7 +310,7 @@ func (e *Engine) stop(sub *sluice.Subscription) {
 	}
 	seat := e.seats.take(sub.ID)
 	switch {
-	case !e.owns.Owns(model.LeaseKey(sub)):
+	case !e.owned(model.LeaseKey(sub)):
 		if seat != nil {
 			seat.Drop()
 		}

@@ -168,7 +168,10 @@ func (p *process) Suspend(context.Context, string, string) error              { 
 // always owns everything.
 type always struct{}
 
-func (always) Owns(string) bool { return true }
+func (always) Holding() (then, still func(string) bool) {
+	all := func(string) bool { return true }
+	return all, all
+}
 
 func (always) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	changed()

@@ -52,7 +52,7 @@ func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 // applyReplay starts or stops a replay's runner, as the state of its subscription requires. If the
 // subscription is not known yet, its report applies the replay later.
 func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
-	owned := sub != nil && e.owns.Owns(model.LeaseKey(sub))
+	owned := sub != nil && e.owned(model.LeaseKey(sub))
 	s, serving := e.replays.serving.Get(rep.ID)
 	switch {
 	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):
@@ -122,7 +122,7 @@ func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
 // in case no process owns the replay.
 func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-chan struct{}) {
 	var others <-chan time.Time
-	if ended == nil && !e.owns.Owns(rep.Subscription) {
+	if ended == nil && !e.owned(rep.Subscription) {
 		others = time.After(sweepLooks * e.opts.LookEvery)
 	}
 	e.serving.Go(func() {

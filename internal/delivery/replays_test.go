@@ -19,7 +19,10 @@ import (
 // never owns nothing.
 type never struct{ always }
 
-func (never) Owns(string) bool { return false }
+func (never) Holding() (then, still func(string) bool) {
+	none := func(string) bool { return false }
+	return none, none
+}
 
 // toldReplays tells of replays, and says when it has told of the first.
 type toldReplays struct {

@@ -27,8 +27,8 @@ const (
 // running replicas distribute the shards by rendezvous hashing, and each holds a lease, a key with
 // a time to live, on each of its shards. A replica that restarts with the same ID gets its leases
 // back immediately. Each module is a unit of its own beside the shards, which one of the replicas
-// holds that can run the module. mu guards held. Only Run uses tries. The other fields do not
-// change. The keys in the bucket leases:
+// holds that can run the module. mu guards held and terms. Only Run uses tries. The other fields do
+// not change. The keys in the bucket leases:
 //
 //	push.7             the id of the replica that holds shard 7
 //	push.module-mail   the id of the replica that runs the module mail
@@ -50,13 +50,15 @@ type Leases struct {
 	tries int           // consecutive failed rounds
 	ours  time.Duration // after which this replica stops using a lease that was not renewed; less than ttl
 
-	mu   sync.Mutex
-	held map[string]lease // by unit
+	mu    sync.Mutex
+	held  map[string]lease // by unit
+	terms int              // number of the last term
 }
 
 type lease struct {
 	revision uint64
 	until    time.Time // when this replica stops using it, by both clocks
+	term     int       // the uninterrupted time for which it is held; each has another number, counted from 1
 
 	leaving bool            // the unit is assigned to another replica now
 	settled <-chan struct{} // closed when no delivery is in flight any more; nil: the engine was not notified yet
@@ -92,8 +94,7 @@ func (l *Leases) Poke() {
 func (l *Leases) Owns(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held, ok := l.held[unitOf(key)]
-	return ok && !held.leaving && held.good()
+	return l.termOf(unitOf(key)) != 0
 }
 
 // Holder returns the ID of the replica that holds the lease of a subscription; "" if none does. The
@@ -158,7 +159,7 @@ func (l *Leases) leave(settled <-chan struct{}) {
 }
 
 // round announces this replica, and renews, acquires and releases leases. It returns whether the
-// set of owned units changed, and whether the store answered. It renews first: the replicas cannot
+// set of owned units or a term changed, and whether the store answered. It renews first: the replicas cannot
 // be listed while a cluster elects the leader that creates consumers.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
@@ -227,17 +228,34 @@ func (l *Leases) yield(ctx context.Context, unit string) {
 // Held returns the number of leases that this replica holds and keeps.
 func (l *Leases) Held() int { return len(l.owned()) }
 
-// owned returns the set of units that are held and not to be released.
-func (l *Leases) owned() map[string]bool {
+// owned returns the terms of the units that are held and not to be released. A lease that was lost
+// and acquired again has another term.
+func (l *Leases) owned() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	set := map[string]bool{}
-	for unit, held := range l.held {
-		if !held.leaving {
-			set[unit] = true
+	terms := map[string]int{}
+	for unit := range l.held {
+		if term := l.termOf(unit); term != 0 {
+			terms[unit] = term
 		}
 	}
-	return set
+	return terms
+}
+
+// termOf returns the term of a unit that is held and not to be released, else 0. A lease found
+// expired stays so until it is acquired again, also if the wall clock is set back. The caller holds
+// the lock.
+func (l *Leases) termOf(unit string) int {
+	held, ok := l.held[unit]
+	if !ok || held.leaving {
+		return 0
+	}
+	if !held.good() {
+		held.until = time.Time{}
+		l.held[unit] = held
+		return 0
+	}
+	return held.term
 }
 
 func (l *Leases) dropExpired() {
@@ -308,6 +326,10 @@ func (l *Leases) take(ctx context.Context, unit string) {
 	}
 	l.mu.Lock()
 	held = l.held[unit]
+	if !held.good() {
+		l.terms++
+		held.term = l.terms
+	}
 	held.revision, held.until = revision, began.Add(l.ours)
 	l.held[unit] = held
 	l.mu.Unlock()

@@ -186,3 +186,41 @@ func TestLease_ModuleIsWhereItRuns(t *testing.T) {
 	runs["c"] = nil
 	require.Empty(t, rounds())
 }
+
+// A lease that ran out and was acquired again is a change, though the same replica has it: its engine may have dropped a
+// part of the work meanwhile.
+func TestLease_BreakIsAChange(t *testing.T) {
+	t.Parallel()
+	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Provision(t.Context()))
+	l, err := s.Leases(t.Context(), "one", nil)
+	require.NoError(t, err)
+	round := func() bool {
+		different, said := l.round(t.Context())
+		require.True(t, said)
+		return different
+	}
+	require.True(t, round())
+	then, still := l.Holding()
+	holds := func() []bool { return []bool{l.Owns("s1"), then("s1"), still("s1")} }
+	require.False(t, round())
+	require.Equal(t, []bool{true, true, true}, holds())
+
+	until := func(moment time.Time) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		held := l.held[unitOf("s1")]
+		held.until = moment
+		l.held[unitOf("s1")] = held
+	}
+	until(time.Now().Add(-time.Second))
+	require.Equal(t, []bool{false, true, false}, holds())
+	require.Equal(t, shards-1, l.Held())
+	require.Zero(t, l.held[unitOf("s1")].until, "a clock that is set back does not bring it back")
+	require.True(t, round())
+	require.Equal(t, []bool{true, true, false}, holds())
+	_, still = l.Holding()
+	require.True(t, still("s1"))
+}

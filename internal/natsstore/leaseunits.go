@@ -88,6 +88,22 @@ func (l *Leases) candidates(ctx context.Context) (able map[string][]string, err 
 	return able, nil
 }
 
+// Holding returns the leases that this replica holds and keeps at this moment, by lease key. then
+// reports whether a key's lease is one of them, and never changes. still reports whether it has also
+// been held without a break since. Of a lease that was lost and acquired again, Owns is true and
+// still is not.
+func (l *Leases) Holding() (then, still func(key string) bool) {
+	terms := l.owned()
+	then = func(key string) bool { return terms[unitOf(key)] != 0 }
+	still = func(key string) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		unit := unitOf(key)
+		return terms[unit] != 0 && l.termOf(unit) == terms[unit]
+	}
+	return then, still
+}
+
 // units returns the units in able and those that this replica holds, shards first: they matter most
 // if the time of a round is over early.
 func (l *Leases) units(able map[string][]string) []string {

@@ -19,6 +19,8 @@ func (leased) Run(context.Context, func() <-chan struct{}) error { return nil }
 
 func (l leased) Owns(subscription string) bool { return subscription == string(l) }
 
+func (l leased) Holding() (then, still func(string) bool) { return l.Owns, l.Owns }
+
 // passing lets everything leave.
 type passing struct{}
 

@@ -14,6 +14,7 @@ import (
 type Leases interface {
 	Run(ctx context.Context, changed func() <-chan struct{}) error
 	Owns(key string) bool
+	Holding() (then, still func(key string) bool)
 }
 
 // Ownership gives each engine a view of the same leases. A lease is handed over once all engines
@@ -38,6 +39,10 @@ func (o *Ownership) Part() *Part { return &Part{o} }
 
 // Owns reports whether this replica serves a subscription, by its lease key (model.LeaseKey).
 func (p *Part) Owns(key string) bool { return p.of.leases.Owns(key) }
+
+// Holding returns the leases of this moment: then reports whether a key's is one of them, and still
+// whether it has also been held without a break since.
+func (p *Part) Holding() (then, still func(key string) bool) { return p.of.leases.Holding() }
 
 // Run calls changed whenever the result of Owns may have changed, until ctx is done.
 func (p *Part) Run(ctx context.Context, changed func() <-chan struct{}) error {
