@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,7 @@ type mood struct {
 	status atomic.Int64  // of every answer; 0: none comes
 	wait   time.Duration // what a failure asks for
 	asked  atomic.Int64
+	gone   atomic.Int64 // how many answers are 410 first
 
 	mu   sync.Mutex
 	good map[string]int // the number of the attempt that arrived, by event
@@ -42,6 +44,9 @@ func (m *mood) Send(_ context.Context, sub *sluice.Subscription, ev *sluice.Even
 	a := sluice.Attempt{
 		Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number,
 		StartedAt: time.Now(), Status: int(m.status.Load()),
+	}
+	if m.gone.Add(-1) >= 0 {
+		a.Status = 410
 	}
 	switch a.Status {
 	case 200:
@@ -73,6 +78,7 @@ type watcher struct {
 	throttled int
 	withheld  int
 	acts      []string
+	spare     int // how many answers "gone" are of an earlier endpoint
 }
 
 func (o *watcher) Matched(*sluice.Subscription)                    {}
@@ -108,14 +114,24 @@ func (o *watcher) Failing(_ *sluice.Subscription, percent int, since time.Time) 
 	o.alerts, o.since = append(o.alerts, percent), append(o.since, since)
 }
 
-func (o *watcher) Cancel(context.Context, string, string) error { return o.act("cancelled") }
+func (o *watcher) Cancel(_ context.Context, _ *sluice.Subscription, first func() error) (bool, error) {
+	if o.has(func(o *watcher) bool { o.spare--; return o.spare >= 0 }) {
+		return false, o.act("spared")
+	}
+	return true, errors.Join(first(), o.act("cancelled"))
+}
 
-func (o *watcher) Disable(context.Context, string, string) error { return o.act("disabled") }
+func (o *watcher) DisableFailing(context.Context, *sluice.Subscription, string) error {
+	return o.act("disabled")
+}
 
 func (o *watcher) Revoke(context.Context, *sluice.Subscription) (bool, error) {
 	return true, o.act("cancelled")
 }
-func (o *watcher) Suspend(context.Context, string, string) error { return o.act("suspended") }
+
+func (o *watcher) SuspendCostly(context.Context, *sluice.Subscription, string) error {
+	return o.act("suspended")
+}
 
 func (o *watcher) act(what string) error {
 	o.mu.Lock()
@@ -302,6 +318,26 @@ func TestProbe_AnsweredGoneCancels(t *testing.T) { // S0-49
 	defer proc.stop()
 	eventually(t, "it is cancelled", func() bool { return o.did("cancelled") })
 	require.Zero(t, w.probes(t))
+}
+
+// A 410 of an endpoint that the subscription does not have any more is a failed attempt like others.
+func TestGone_OfAnEarlierEndpointIsTriedAgain(t *testing.T) { // S0-49
+	t.Parallel()
+	for name, gone := range map[string]int{"a live lane": 1, "a parked lane": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, m, o := moody(t, 200, sluice.Policy{Retry: quickRetries})
+			o.spare = gone
+			m.gone.Store(int64(gone))
+			proc := w.start(t)
+			defer proc.stop()
+			w.publish(t, "/a/1", "one")
+			w.publish(t, "/a/1", "two")
+			eventually(t, "they arrive", func() bool { return len(m.arrived()) == 2 })
+			require.False(t, o.did("cancelled"))
+			require.Zero(t, w.status(t).DeadLetters)
+		})
+	}
 }
 
 // What an endpoint refuses says nothing against the endpoint, and is counted.

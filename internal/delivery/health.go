@@ -69,7 +69,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 		return nil
 	}
 	r.failing = failing{} // a resumed subscription starts counting again
-	return r.ports.Registry.Disable(ctx, r.sub.ID, "every attempt has failed since "+is.since.UTC().Format(time.RFC3339))
+	return r.ports.Registry.DisableFailing(ctx, r.sub, "every attempt has failed since "+is.since.UTC().Format(time.RFC3339))
 }
 
 // alert announces the progress of continuous failure.

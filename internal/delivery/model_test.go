@@ -159,11 +159,13 @@ func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h mod
 	return p.deliveries.PutHealth(ctx, sub, h)
 }
 
-func (p *process) Cancel(context.Context, string, string) error  { return nil }
-func (p *process) Disable(context.Context, string, string) error { return nil }
+func (p *process) Cancel(_ context.Context, _ *sluice.Subscription, first func() error) (bool, error) {
+	return true, first()
+}
+func (p *process) DisableFailing(context.Context, *sluice.Subscription, string) error { return nil }
 
-func (p *process) Revoke(context.Context, *sluice.Subscription) (bool, error) { return true, nil }
-func (p *process) Suspend(context.Context, string, string) error              { return nil }
+func (p *process) Revoke(context.Context, *sluice.Subscription) (bool, error)        { return true, nil }
+func (p *process) SuspendCostly(context.Context, *sluice.Subscription, string) error { return nil }
 
 // always owns everything.
 type always struct{}

@@ -78,15 +78,22 @@ type Gate interface {
 
 // Registry ends subscriptions whose endpoint is gone or has failed for too long, and those that
 // lost their access.
+//
+// The stored subscription may have got other settings than those of an attempt, or may be a later one
+// of the same id. The methods do nothing if their reason does not concern it any more.
 type Registry interface {
-	Cancel(ctx context.Context, id, reason string) error
+	// Cancel ends a subscription whose endpoint is gone. It calls first before. If the subscription
+	// has another endpoint by now, it does nothing and returns false.
+	Cancel(ctx context.Context, of *sluice.Subscription, first func() error) (cancelled bool, err error)
 	// Revoke ends a subscription that has lost its access. If the subscription has another owner by
 	// now, it does nothing and returns false.
 	Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error)
-	Disable(ctx context.Context, id, reason string) error
-	// Suspend stops deliveries until the subscription is resumed, because it uses too much of the
-	// server.
-	Suspend(ctx context.Context, id, reason string) error
+	// DisableFailing stops deliveries until the subscription is resumed, because its attempts have
+	// failed for too long.
+	DisableFailing(ctx context.Context, of *sluice.Subscription, reason string) error
+	// SuspendCostly stops deliveries until the subscription is resumed, because its filter costs too
+	// much.
+	SuspendCostly(ctx context.Context, of *sluice.Subscription, reason string) error
 }
 
 // Sources opens a subscription's source. Open creates the durable consumer if it is missing.

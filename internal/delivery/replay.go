@@ -306,10 +306,10 @@ type replayRegistry struct {
 	r *replaying
 }
 
-// Suspend ends only the replay, because the events in its range say nothing about later ones.
-func (r replayRegistry) Suspend(ctx context.Context, _, reason string) error {
+// SuspendCostly ends only the replay, because the events in its range say nothing about later ones.
+func (r replayRegistry) SuspendCostly(ctx context.Context, _ *sluice.Subscription, reason string) error {
 	return r.r.finish(ctx, sluice.ReplayCancelled, reason)
 }
 
-// Disable does nothing.
-func (replayRegistry) Disable(context.Context, string, string) error { return nil }
+// DisableFailing does nothing.
+func (replayRegistry) DisableFailing(context.Context, *sluice.Subscription, string) error { return nil }

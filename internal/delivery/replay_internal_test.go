@@ -49,21 +49,22 @@ func (b *beside) ReadLane(_ context.Context, _ *sluice.Subscription, _ sluice.Pa
 	return nil, from, nil
 }
 
-func (b *beside) Cancel(_ context.Context, _, reason string) error {
-	b.cancelled = append(b.cancelled, reason)
-	return nil
+func (b *beside) Cancel(_ context.Context, _ *sluice.Subscription, first func() error) (bool, error) {
+	b.cancelled = append(b.cancelled, string(sluice.EndpointGone))
+	return true, first()
 }
 
-func (b *beside) Revoke(ctx context.Context, of *sluice.Subscription) (bool, error) {
-	return true, b.Cancel(ctx, of.ID, sluice.ReasonAccessRevoked)
+func (b *beside) Revoke(context.Context, *sluice.Subscription) (bool, error) {
+	b.cancelled = append(b.cancelled, sluice.ReasonAccessRevoked)
+	return true, nil
 }
 
-func (b *beside) Disable(_ context.Context, _, reason string) error {
+func (b *beside) DisableFailing(_ context.Context, _ *sluice.Subscription, reason string) error {
 	b.disabled = append(b.disabled, reason)
 	return nil
 }
 
-func (b *beside) Suspend(_ context.Context, _, reason string) error {
+func (b *beside) SuspendCostly(_ context.Context, _ *sluice.Subscription, reason string) error {
 	b.disabled = append(b.disabled, reason)
 	return nil
 }
@@ -136,8 +137,8 @@ func TestReplay_DoesNotDisableItsSubscription(t *testing.T) { // decision 0009
 	t.Parallel()
 	_, ports, b := replayRunner(t, sluice.ReplayRange)
 	sub := &sluice.Subscription{ID: "s"}
-	require.NoError(t, ports.Registry.Disable(t.Context(), "s", "failing"))
-	require.NoError(t, ports.Registry.Suspend(t.Context(), "s", "filter"))
+	require.NoError(t, ports.Registry.DisableFailing(t.Context(), &sluice.Subscription{}, "failing"))
+	require.NoError(t, ports.Registry.SuspendCostly(t.Context(), &sluice.Subscription{}, "filter"))
 	require.Equal(t, sluice.ReplayCancelled, b.stored.State, "it ends the replay alone")
 	ports.Announce.Failing(sub, 50, time.Now())
 	require.NoError(t, ports.Healths.PutHealth(t.Context(), sub, model.Health{Breaker: sluice.BreakerOpen}))
@@ -146,7 +147,9 @@ func TestReplay_DoesNotDisableItsSubscription(t *testing.T) { // decision 0009
 	require.Zero(t, is)
 	require.Equal(t, []int{0, 0}, []int{len(b.disabled), b.failing})
 
-	require.NoError(t, ports.Registry.Cancel(t.Context(), "s", "endpoint_gone"))
+	cancelled, err := ports.Registry.Cancel(t.Context(), &sluice.Subscription{}, func() error { return nil })
+	require.NoError(t, err)
+	require.True(t, cancelled)
 	require.Equal(t, []string{"endpoint_gone"}, b.cancelled)
 	ports.Announce.Held(sub, &sluice.DeadLetter{})
 	require.Equal(t, 1, b.held)

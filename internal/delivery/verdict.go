@@ -237,5 +237,5 @@ func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
 // in the log for later.
 func (j job) suspend(ctx context.Context, err error) error {
 	reason := fmt.Sprintf("the filter exceeded its cost limit on %d consecutive events; simplify it, then resume the subscription (last: %v)", maxExhausted, err)
-	return j.persist(ctx, func() error { return j.r.ports.Registry.Suspend(ctx, j.sub.ID, reason) })
+	return j.persist(ctx, func() error { return j.r.ports.Registry.SuspendCostly(ctx, j.sub, reason) })
 }

@@ -110,7 +110,7 @@ func (j job) send(ctx context.Context, t task) {
 		})
 		return
 	}
-	res := j.unsettled(ctx, t, a, before, sentOf(&a, more)...)
+	res := j.unsettled(ctx, t, &a, before, sentOf(&a, more)...)
 	res.lane, res.attempt = t.lane, &a
 	j.r.executor.results <- &res
 }
@@ -136,15 +136,15 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 
 // unsettled handles a live head that was not delivered: its lane is parked, or it becomes a dead
 // letter.
-func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before model.Progress, more ...*sluice.Event) result {
-	if err := j.conclude(ctx, &t.head.Event, &a, more...); err != nil {
+func (j job) unsettled(ctx context.Context, t task, a *sluice.Attempt, before model.Progress, more ...*sluice.Event) result {
+	if err := j.conclude(ctx, &t.head.Event, a, more...); err != nil {
 		return result{err: err}
 	}
 	if a.Verdict.Final() {
 		return result{kind: resultSettled, more: len(more)}
 	}
 	p := sluice.Parked{FirstFailedAt: before.FirstFailed}
-	failed(&p, &a)
+	failed(&p, a)
 	return j.park(ctx, t, p)
 }
 
@@ -220,30 +220,50 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 // first, because once a final attempt is recorded, no process handles its events again. A crash
 // between the two repeats the attempt.
 func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) error {
-	if v := a.Verdict; v.Dead != "" || v.Cancel {
-		if err := j.giveUp(ctx, a, append([]*sluice.Event{ev}, more...)); err != nil {
+	events := append([]*sluice.Event{ev}, more...)
+	if a.Verdict.Cancel {
+		if err := j.cancel(ctx, a, events); err != nil {
+			return err
+		}
+	}
+	if dead := a.Verdict.Dead; dead != "" {
+		if err := j.buryAll(ctx, a, events, dead); err != nil {
 			return err
 		}
 	}
 	return j.record(ctx, a)
 }
 
-// giveUp writes the dead letters of an attempt, and cancels the subscription if its endpoint is
-// gone.
-func (j job) giveUp(ctx context.Context, a *sluice.Attempt, events []*sluice.Event) error {
-	reason := a.Verdict.Dead
-	if a.Verdict.Cancel {
-		reason = sluice.EndpointGone
+// cancel writes the dead letters of an attempt, and cancels the subscription, because its endpoint
+// is gone. If the subscription has another endpoint by now, the attempt failed like others.
+func (j job) cancel(ctx context.Context, a *sluice.Attempt, events []*sluice.Event) error {
+	cancelled, buried := false, false
+	letters := func() (err error) {
+		if !buried {
+			err = j.buryAll(ctx, a, events, sluice.EndpointGone)
+			buried = err == nil
+		}
+		return err
 	}
+	err := j.persist(ctx, func() (err error) {
+		cancelled, err = j.r.ports.Registry.Cancel(ctx, j.sub, letters)
+		return err
+	})
+	if err == nil && !cancelled {
+		policy := j.sub.Policy
+		policy.OnGone = sluice.GoneRetries
+		a.Verdict = retry.Decide(policy, *a, a.FirstFailedAt, time.Now(), rand.Float64()) //nolint:gosec // jitter, not a secret
+	}
+	return err
+}
+
+func (j job) buryAll(ctx context.Context, a *sluice.Attempt, events []*sluice.Event, reason sluice.Reason) error {
 	for _, ev := range events {
 		if err := j.bury(ctx, ev, *a, reason); err != nil {
 			return err
 		}
 	}
-	if !a.Verdict.Cancel {
-		return nil
-	}
-	return j.persist(ctx, func() error { return j.r.ports.Registry.Cancel(ctx, j.sub.ID, string(sluice.EndpointGone)) })
+	return nil
 }
 
 func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) error {

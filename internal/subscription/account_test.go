@@ -70,7 +70,7 @@ func TestChange_LeavesOneEntryAndOneAnnouncement(t *testing.T) {
 	secrets = append(secrets, rotated.Endpoint.Secret)
 	require.NoError(t, b.Disable(t.Context(), "mine", "it fails"))
 	ok(b.Resume(t.Context(), "mine", "ann"))
-	require.NoError(t, b.Cancel(t.Context(), "mine", subscription.ReasonGone))
+	require.NoError(t, b.gone(t.Context(), "mine"))
 	require.NoError(t, b.Delete(t.Context(), "mine", "cid"))
 
 	type line struct{ actor, action, old, now string }
@@ -118,7 +118,7 @@ func TestAnnouncement_NamesTheChangeAndTheEndingPrincipal(t *testing.T) {
 	ok(b.Pause(t.Context(), "mine", "bob"))
 	ok(b.Patch(t.Context(), "mine", []byte(`{"enabled":true}`), 0, "ann"))
 	ok(b.Seek(t.Context(), "mine", "all", "ann"))
-	require.NoError(t, b.Cancel(t.Context(), "mine", subscription.ReasonGone))
+	require.NoError(t, b.gone(t.Context(), "mine"))
 	require.NoError(t, b.Delete(t.Context(), "mine", "cid"))
 	b.create(t, strings.Replace(minimal, "{", `{"id":"other",`, 1))
 	require.NoError(t, b.Delete(t.Context(), "other", "cid"))
@@ -212,7 +212,7 @@ func TestAnnouncement_FollowsStoreAndLedger(t *testing.T) {
 	ok(b.Patch(t.Context(), id, []byte(`{"enabled":true}`), 0, "root"))
 	ok(b.Rotate(t.Context(), id, 0, "root"))
 	require.NoError(t, b.Disable(t.Context(), id, "x"))
-	require.NoError(t, b.Cancel(t.Context(), id, "x"))
+	require.NoError(t, b.gone(t.Context(), id))
 	require.NoError(t, b.Delete(t.Context(), id, "root"))
 	require.Equal(t, 7, asked)
 }
@@ -254,8 +254,11 @@ func TestDisable_DoesNotDependOnTheLedger(t *testing.T) {
 	id := b.create(t, minimal).ID
 	b.fill(t)
 	require.NoError(t, r.Disable(t.Context(), id, "it fails"))
-	require.NoError(t, r.Cancel(t.Context(), id, subscription.ReasonGone))
 	sub, err := r.Get(t.Context(), id)
+	require.NoError(t, err)
+	_, err = r.Cancel(t.Context(), sub, func() error { return nil })
+	require.NoError(t, err)
+	sub, err = r.Get(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, sluice.Cancelled, sub.State)
 	require.False(t, b.hasConsumer(t, id))
@@ -321,7 +324,10 @@ func TestAnnouncement_AccessLossHasItsOwnType(t *testing.T) { // S0-64, C13
 	b := newBench(t)
 	b.create(t, strings.Replace(minimal, "{", `{"id":"mine",`, 1))
 	for range 2 {
-		require.NoError(t, b.Cancel(t.Context(), "mine", sluice.ReasonAccessRevoked))
+		sub, err := b.Get(t.Context(), "mine")
+		require.NoError(t, err)
+		_, err = b.Revoke(t.Context(), sub)
+		require.NoError(t, err)
 	}
 	require.False(t, b.hasConsumer(t, "mine"))
 	entries := b.entries(t)

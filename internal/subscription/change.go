@@ -55,61 +55,12 @@ func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscript
 // the subscription is not active or is missing. Only the server itself disables subscriptions, so
 // Disable succeeds even without the ledger.
 func (r *Registry) Disable(ctx context.Context, id, reason string) error {
-	return r.stop(ctx, id, system(sluice.ActionSubscriptionDisable), sluice.Disabled, reason)
+	return r.stop(ctx, id, sluice.Disabled, reason, func(*sluice.Subscription) bool { return true })
 }
 
 // Suspend is Disable for a subscription that uses too much of the server.
 func (r *Registry) Suspend(ctx context.Context, id, reason string) error {
-	return r.stop(ctx, id, system(sluice.ActionSubscriptionSuspend), sluice.Suspended, reason)
-}
-
-// stop stops the deliveries of an active subscription until it is resumed.
-func (r *Registry) stop(ctx context.Context, id string, a act, state sluice.State, reason string) error {
-	_, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
-		if sub.State != sluice.Active {
-			return false, nil
-		}
-		sub.State, sub.Enabled, sub.Reason = state, false, reason
-		return true, nil
-	})
-	return unlessMissing(err)
-}
-
-// Cancel permanently ends a subscription (S0-49). Its record stays (S0-77); its consumer is
-// removed. Cancel is idempotent, and does nothing if the subscription is missing. Like Disable, it
-// succeeds even without the ledger.
-func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
-	sub, err := r.change(ctx, id, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
-		if sub.State == sluice.Cancelled {
-			return false, nil
-		}
-		r.cancel(sub, reason)
-		return true, nil
-	})
-	if err != nil {
-		return unlessMissing(err)
-	}
-	return r.removeConsumers(ctx, sub)
-}
-
-// Revoke is Cancel for a subscription whose owner lost all access to it (S0-64). If the
-// subscription has another owner by now, it does nothing and returns false.
-func (r *Registry) Revoke(ctx context.Context, of *sluice.Subscription) (revoked bool, err error) {
-	sub, err := r.change(ctx, of.ID, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
-		revoked = sub.CreatedBy == of.CreatedBy && sub.Grant == of.Grant
-		if !revoked || sub.State == sluice.Cancelled {
-			return false, nil
-		}
-		r.cancel(sub, sluice.ReasonAccessRevoked)
-		return true, nil
-	})
-	switch {
-	case err != nil:
-		return true, unlessMissing(err)
-	case !revoked:
-		return false, nil
-	}
-	return true, r.removeConsumers(ctx, sub)
+	return r.stop(ctx, id, sluice.Suspended, reason, func(*sluice.Subscription) bool { return true })
 }
 
 func (r *Registry) cancel(sub *sluice.Subscription, reason string) {

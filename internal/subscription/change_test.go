@@ -96,9 +96,10 @@ func TestCancel_KeepsTheRecordAndEndsDelivery(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(t, minimal).ID
-	require.NoError(t, b.Cancel(t.Context(), id, subscription.ReasonGone))
-	require.NoError(t, b.Cancel(t.Context(), id, subscription.ReasonGone))
-	require.NoError(t, b.Cancel(t.Context(), "nobody", subscription.ReasonGone))
+	require.NoError(t, b.gone(t.Context(), id))
+	require.NoError(t, b.gone(t.Context(), id))
+	_, err := b.Cancel(t.Context(), &sluice.Subscription{ID: "nobody"}, func() error { return nil })
+	require.NoError(t, err)
 	require.False(t, b.hasConsumer(t, id))
 	sub, err := b.Get(t.Context(), id)
 	require.NoError(t, err)

@@ -132,6 +132,16 @@ func (b *bench) makeAcme(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// gone cancels a subscription as an attempt with its present settings does.
+func (b *bench) gone(ctx context.Context, id string) error {
+	sub, err := b.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = b.Cancel(ctx, sub, func() error { return nil })
+	return err
+}
+
 // hasConsumer reports whether the durable consumer of a subscription in the default namespace exists.
 func (b *bench) hasConsumer(t *testing.T, id string) bool {
 	t.Helper()

@@ -209,7 +209,14 @@ func acts() []func(ctx context.Context, l *life) error {
 		remove,
 		create,
 		patch("two"),
-		func(ctx context.Context, l *life) error { return l.Cancel(ctx, "s", subscription.ReasonGone) },
+		func(ctx context.Context, l *life) error {
+			sub, err := l.Get(ctx, "s")
+			if err != nil {
+				return err
+			}
+			_, err = l.Cancel(ctx, sub, func() error { return nil })
+			return err
+		},
 		remove,
 	}
 }
