@@ -146,18 +146,18 @@ func (j job) readTogether(ctx context.Context, p *park) (more []*sluice.Event) {
 	if p.Attempts > 0 && p.BatchTo > 0 {
 		last = min(last, p.BatchTo)
 	}
-	left := roomBehind(&p.ahead[0], j.sub.Policy.Batch.Max)
+	left := roomBehind(&p.ahead[0].Event, j.sub.Policy.Batch.Max)
 	for i := range p.ahead[1:] {
 		ev := &p.ahead[1+i]
 		if ev.Seq > last || left.events < 1 {
 			break
 		}
 		wanted, alone := j.joins(ctx, ev)
-		if alone || wanted && !left.take(ev) {
+		if alone || wanted && !left.take(&ev.Event) {
 			break
 		}
 		if wanted {
-			more = append(more, ev)
+			more = append(more, &ev.Event)
 		}
 	}
 	return more
@@ -165,9 +165,13 @@ func (j job) readTogether(ctx context.Context, p *park) (more []*sluice.Event) {
 
 // joins reports whether an event that was read back is wanted. alone means that it has to be
 // decided as the head of its lane.
-func (j job) joins(ctx context.Context, ev *sluice.Event) (wanted, alone bool) {
+func (j job) joins(ctx context.Context, read *model.ReadEvent) (wanted, alone bool) {
+	ev := &read.Event
 	if j.r.past.progressOf(ev).Settled || !j.r.scope.takes(j.sub, ev) {
 		return false, false
+	}
+	if read.Err != nil {
+		return false, true
 	}
 	ok, known, err := j.r.ports.Filters.Match(j.match, ev)
 	if !known || err != nil {

@@ -3,7 +3,7 @@ package delivery
 import (
 	"sync/atomic"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/internal/model"
 )
 
 const (
@@ -31,7 +31,7 @@ func (b *budget) take() bool {
 
 // settle keeps the share for the events that were read, gives the rest of the batch back, and
 // returns the size that it kept.
-func (b *budget) settle(events []sluice.Event) (size int64) {
+func (b *budget) settle(events []model.ReadEvent) (size int64) {
 	for i := range events {
 		size += aheadEvent + int64(len(events[i].Data))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -21,7 +22,7 @@ func TestBudget_BoundsReadingAhead(t *testing.T) {
 	require.Equal(t, aheadLimit/aheadBatch, batches)
 	require.False(t, two.take(), "the other runner's lanes read one event at a time")
 
-	events := []sluice.Event{{Data: make([]byte, 1000)}, {Data: make([]byte, 24)}}
+	events := []model.ReadEvent{{Event: sluice.Event{Data: make([]byte, 1000)}}, {Event: sluice.Event{Data: make([]byte, 24)}}}
 	require.Equal(t, int64(1024+2*aheadEvent), one.settle(events))
 	require.Equal(t, int64(aheadLimit-aheadBatch+1024+2*aheadEvent), shared.Load())
 	one.give(1024 + 2*aheadEvent)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/internal/model"
 )
 
 // A subscription with a debounce policy parks each lane at its first event, without an attempt,
@@ -86,7 +86,7 @@ func (j job) skipToLatest(ctx context.Context, p *park) error {
 		return err
 	}
 	j.drop(p)
-	if j.r.past.progressOf(latest).Settled { // it was settled before a crash
+	if j.r.past.progressOf(&latest.Event).Settled { // it was settled before a crash
 		p.moveTo(latest.Seq + 1)
 		return nil
 	}
@@ -94,15 +94,15 @@ func (j job) skipToLatest(ctx context.Context, p *park) error {
 		p.skippedFrom = p.FromSeq
 	}
 	p.moveTo(latest.Seq)
-	p.ahead = []sluice.Event{*latest}
+	p.ahead = []model.ReadEvent{*latest}
 	return nil
 }
 
 // latestIn returns the last event of a parked lane, from a sequence on, that was settled or can be
 // sent. It returns nil if there is none, or if an event has to be decided as a head.
-func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (latest *sluice.Event, err error) {
+func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (latest *model.ReadEvent, err error) {
 	for from <= p.upTo {
-		var found []sluice.Event
+		var found []model.ReadEvent
 		err := j.persist(ctx, func() (err error) {
 			found, _, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, from, limit)
 			return err
@@ -125,13 +125,13 @@ func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (lat
 
 // lastOf returns the last of the events, up to a sequence, that was settled or can be sent. alone
 // means that one of them has to be decided as a head.
-func (j job) lastOf(ctx context.Context, events []sluice.Event, upTo uint64) (last *sluice.Event, alone bool) {
+func (j job) lastOf(ctx context.Context, events []model.ReadEvent, upTo uint64) (last *model.ReadEvent, alone bool) {
 	for i := range events {
 		ev := &events[i]
 		if ev.Seq > upTo {
 			break
 		}
-		if j.r.past.progressOf(ev).Settled {
+		if j.r.past.progressOf(&ev.Event).Settled {
 			last = ev
 			continue
 		}

@@ -54,6 +54,19 @@ func TestLaneTable_DebounceWaitsForQuiet(t *testing.T) {
 	require.True(t, b.canSend(now.Add(30*time.Second), breaker.All))
 }
 
+// A message that cannot be sent supersedes nothing, so nothing waits for it.
+func TestLaneTable_DebounceIgnoresTheUnsendable(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b := debouncing(t, now, sluice.Debounce{Quiet: sluice.Duration(10 * time.Second)})
+	d := deliveryAt(2)
+	d.Err, d.Event.Stored = sluice.Errorf(sluice.InvalidRequest, "no CloudEvent"), now.Add(6*time.Second)
+	require.True(t, b.arrive("a", d))
+	sent, ok := b.next(now.Add(10*time.Second), breaker.All)
+	require.True(t, ok)
+	require.Equal(t, uint64(2), sent.park.upTo)
+}
+
 func TestLaneTable_DebounceEndsAfterTheLongestTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

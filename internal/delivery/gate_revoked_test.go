@@ -153,7 +153,7 @@ func revokedBeforeARedrive(t *testing.T) {
 	log, err := g.deliveries.AttemptLog()
 	require.NoError(t, err)
 	require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{
-		Subscription: "s", Namespace: "n", EventID: "e1", Seq: events[0].Seq, Path: "/a/1", Event: &events[0], Reason: sluice.Exhausted, At: time.Now(),
+		Subscription: "s", Namespace: "n", EventID: "e1", Seq: events[0].Seq, Path: "/a/1", Event: &events[0].Event, Reason: sluice.Exhausted, At: time.Now(),
 	}))
 	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) model.Decision { return model.Withhold })
 	g.start()

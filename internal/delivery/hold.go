@@ -85,7 +85,7 @@ func (j job) discard(ctx context.Context, t task) result {
 }
 
 func (j job) discardHead(ctx context.Context, p *park) error {
-	var found []sluice.Event
+	var found []model.ReadEvent
 	err := j.persist(ctx, func() (err error) {
 		found, _, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq, 1)
 		return err
@@ -95,7 +95,7 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 	}
 	d := heldLetter(j.sub, &p.Parked, &sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path})
 	if len(found) > 0 && found[0].Seq == p.FromSeq { // otherwise the event has left the log
-		d.Event, d.Path = &found[0], found[0].Path
+		d.Event, d.Path = &found[0].Event, found[0].Path
 	}
 	if err := j.buryLetter(ctx, d); err != nil {
 		return err

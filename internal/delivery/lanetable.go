@@ -121,7 +121,9 @@ func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 	if l.park != nil && (!l.park.leaving || seq < l.park.FromSeq) {
 		if seq >= l.park.FromSeq {
 			l.park.upTo = max(l.park.upTo, seq)
-			l.park.latest = later(l.park.latest, d.Event.Stored)
+			if d.Err == nil {
+				l.park.latest = later(l.park.latest, d.Event.Stored)
+			}
 		}
 		return true
 	}

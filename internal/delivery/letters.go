@@ -50,8 +50,8 @@ func readDeadLetters(ctx context.Context, store Letters, sub *sluice.Subscriptio
 
 // ReadLane is Events.ReadLane for the events of the letters. It never reports events as expired,
 // because a letter that is missing was discarded on purpose.
-func (l *deadLetterSource) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
-	var events []sluice.Event
+func (l *deadLetterSource) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]model.ReadEvent, uint64, error) {
+	var events []model.ReadEvent
 	at, _ := slices.BinarySearchFunc(l.entries, from, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 	for _, e := range l.entries[at:] {
 		if len(events) == limit {
@@ -65,7 +65,7 @@ func (l *deadLetterSource) ReadLane(ctx context.Context, sub *sluice.Subscriptio
 			return nil, from, err
 		}
 		if len(found) == 1 && found[0].Redrivable() {
-			events = append(events, *found[0].Event)
+			events = append(events, model.ReadEvent{Event: *found[0].Event})
 		}
 	}
 	return events, from, nil

@@ -4,25 +4,24 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
-	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // park is the state of a parked lane: its record and its read-back position.
 type park struct {
 	model.ParkedEntry
 
-	upTo        uint64         // highest sequence that was acknowledged unsent: read-back ends there
-	ahead       []sluice.Event // events that were read and not sent yet
-	savedAt     time.Time      // when the record was last stored
-	charged     int64          // bytes of the read-ahead budget in use
-	anew        uint64         // sequence of a head whose attempts count from 1 again, without those in the log; 0: none
-	leaving     bool           // its record is being deleted: arrivals wait in the queue
-	index       int            // in the heap; -1: not in it
-	verdict     *verdict       // the filter's last answer
-	skippedFrom uint64         // the first event that was skipped in favour of the head; 0: none
-	waits       bool           // it waits for its path to be quiet
-	since       time.Time      // when that wait began
-	latest      time.Time      // when its latest event was stored
+	upTo        uint64            // highest sequence that was acknowledged unsent: read-back ends there
+	ahead       []model.ReadEvent // events that were read and not sent yet
+	savedAt     time.Time         // when the record was last stored
+	charged     int64             // bytes of the read-ahead budget in use
+	anew        uint64            // sequence of a head whose attempts count from 1 again, without those in the log; 0: none
+	leaving     bool              // its record is being deleted: arrivals wait in the queue
+	index       int               // in the heap; -1: not in it
+	verdict     *verdict          // the filter's last answer
+	skippedFrom uint64            // the first event that was skipped in favour of the head; 0: none
+	waits       bool              // it waits for its path to be quiet
+	since       time.Time         // when that wait began
+	latest      time.Time         // when its latest event was stored
 }
 
 // ended reports whether the lane was read back to its end.

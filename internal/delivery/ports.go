@@ -59,9 +59,9 @@ type Healths interface {
 
 // Events reads lanes back. ReadLane returns up to limit events of the path (of the whole
 // subscription if the path is empty) from a sequence on, ascending, and the first sequence that the
-// log still holds.
+// log still holds. An event with an error must not be sent.
 type Events interface {
-	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error)
+	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []model.ReadEvent, first uint64, err error)
 }
 
 // Sender makes one attempt. A failure is an outcome of the attempt; Send sets all its fields except

@@ -111,7 +111,7 @@ func (r *replaying) deleteLetters(ctx context.Context) error {
 type replayLetters struct{ r *replaying }
 
 // ReadLane returns the next events of the letters.
-func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
+func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]model.ReadEvent, uint64, error) {
 	return l.r.letters.Load().ReadLane(ctx, sub, path, from, limit)
 }
 

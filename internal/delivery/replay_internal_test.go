@@ -45,7 +45,7 @@ func (b *beside) Unbury(_ context.Context, seq uint64) error {
 }
 
 // ReadLane finds nothing in the log.
-func (b *beside) ReadLane(_ context.Context, _ *sluice.Subscription, _ sluice.Path, from uint64, _ int) ([]sluice.Event, uint64, error) {
+func (b *beside) ReadLane(_ context.Context, _ *sluice.Subscription, _ sluice.Path, from uint64, _ int) ([]model.ReadEvent, uint64, error) {
 	return nil, from, nil
 }
 

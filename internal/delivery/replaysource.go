@@ -84,16 +84,16 @@ func (s *replaySource) read(ctx context.Context) {
 }
 
 // batch returns the next events, up to the end of the range.
-func (s *replaySource) batch(ctx context.Context, from uint64) ([]sluice.Event, error) {
+func (s *replaySource) batch(ctx context.Context, from uint64) ([]model.ReadEvent, error) {
 	events, _, err := s.events.ReadLane(ctx, s.sub, "", from, replayBatch)
-	end := slices.IndexFunc(events, func(ev sluice.Event) bool { return ev.Seq > s.end() })
+	end := slices.IndexFunc(events, func(ev model.ReadEvent) bool { return ev.Seq > s.end() })
 	if end >= 0 {
 		events = events[:end]
 	}
 	return events, err
 }
 
-func (s *replaySource) handOver(ctx context.Context, ev *sluice.Event) bool {
+func (s *replaySource) handOver(ctx context.Context, ev *model.ReadEvent) bool {
 	for {
 		s.lock.Lock()
 		fits := len(s.open) < s.sub.Policy.MaxPending()
@@ -111,7 +111,7 @@ func (s *replaySource) handOver(ctx context.Context, ev *sluice.Event) bool {
 		}
 	}
 	select {
-	case s.out <- &model.Delivery{Event: *ev, Receipt: replayReceipt{s, ev.Seq}}:
+	case s.out <- &model.Delivery{Event: ev.Event, Err: ev.Err, Receipt: replayReceipt{s, ev.Seq}}:
 		s.passed(ev.Seq + 1)
 		return true
 	case <-ctx.Done():

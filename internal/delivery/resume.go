@@ -58,8 +58,9 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 		j.drop(p)
 		return nil, err
 	}
-	ev := &p.ahead[0]
-	ok, err := j.wanted(ctx, p, ev)
+	read := &p.ahead[0]
+	ev := &read.Event
+	ok, err := j.wanted(ctx, p, read)
 	if err == nil && !ok && p.Held == "" {
 		j.pass(p, ev.Seq)
 	}
@@ -113,11 +114,15 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	return nil
 }
 
-// wanted reports whether an event that was read back has to be sent. If the filter fails on it, it
-// becomes a dead letter, or its lane is held.
-func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
+// wanted reports whether an event that was read back has to be sent. If it cannot be decoded, it
+// becomes a dead letter. If the filter fails on it, it becomes a dead letter, or its lane is held.
+func (j job) wanted(ctx context.Context, p *park, read *model.ReadEvent) (bool, error) {
+	ev := &read.Event
 	if j.r.past.progressOf(ev).Settled || !j.r.scope.takes(j.sub, ev) {
 		return false, nil
+	}
+	if read.Err != nil {
+		return false, j.malformed(ctx, p, read)
 	}
 	ok, err := j.filtered(p, ev)
 	if errors.Is(err, errDoubtful) {
@@ -138,6 +143,14 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: cause.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Loop)
 	}
 	return err == nil, err
+}
+
+// malformed makes a dead letter of a parked lane's next event, which cannot be decoded.
+func (j job) malformed(ctx context.Context, p *park, read *model.ReadEvent) error {
+	if d := j.r.egress.decide(j.sub, &read.Event); d != model.Pass {
+		return blockedError{d}
+	}
+	return j.bury(ctx, &read.Event, sluice.Attempt{Number: p.Attempts, Error: read.Err.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Malformed)
 }
 
 // unfiltered handles a parked lane's next event if the filter fails on it: the event becomes a dead
@@ -189,7 +202,7 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 // pass moves the record past the first event that was read, or past a batch.
 func (j job) pass(p *park, seq uint64) {
 	for len(p.ahead) > 0 && p.ahead[0].Seq <= seq {
-		p.ahead[0] = sluice.Event{}
+		p.ahead[0] = model.ReadEvent{}
 		p.ahead = p.ahead[1:]
 	}
 	if len(p.ahead) == 0 {
@@ -202,7 +215,7 @@ func (j job) pass(p *park, seq uint64) {
 func (j job) keepHead(p *park) {
 	head := p.ahead[0]
 	j.drop(p)
-	p.ahead = []sluice.Event{head}
+	p.ahead = []model.ReadEvent{head}
 }
 
 // drop drops the events that were read ahead, and gives back their budget.

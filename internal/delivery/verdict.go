@@ -147,7 +147,7 @@ func (r *runner) doubt(work context.Context, d *model.Delivery) {
 func (r *runner) take(ctx, work context.Context, res *result) error {
 	err := r.settle(ctx, res)
 	if err == nil && res.kind == resultDoubtful {
-		r.evaluator.ask(work, r.ports.payer(r.sub), verdict{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0])
+		r.evaluator.ask(work, r.ports.payer(r.sub), verdict{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0].Event)
 	}
 	return err
 }

@@ -14,6 +14,13 @@ type Delivery struct {
 	Receipt     Receipt
 }
 
+// ReadEvent is an event that was read from the log again.
+type ReadEvent struct {
+	sluice.Event
+
+	Err error // why the message cannot be decoded; Event then has its data unchanged, and must not be sent
+}
+
 // Receipt acknowledges one delivery to the log. Both calls return immediately and are safe to
 // repeat; a lost acknowledgement leads to a redelivery.
 type Receipt interface {

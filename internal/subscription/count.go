@@ -71,8 +71,10 @@ func (c *counting) do(ctx context.Context) error {
 			return nil
 		}
 		for i := range events {
-			if err := c.look(ctx, &events[i]); err != nil {
-				return err
+			if events[i].Err == nil { // otherwise it becomes a dead letter
+				if err := c.look(ctx, &events[i].Event); err != nil {
+					return err
+				}
 			}
 			c.from = events[i].Seq + 1
 		}

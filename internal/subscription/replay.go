@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -41,7 +42,7 @@ type ReplayLogs interface {
 	Resolve(ctx context.Context, namespace, cursor string) (uint64, error)
 	// ReadLane returns up to limit events of a path, or of the subscription's pattern if the path
 	// is empty, from a sequence on, and the first sequence that the log holds.
-	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error)
+	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]model.ReadEvent, uint64, error)
 }
 
 // ReplayRequest selects the events to replay. From and To are each a sequence, an event ID or a

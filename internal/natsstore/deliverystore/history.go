@@ -166,7 +166,7 @@ func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, i int
 	if err != nil {
 		return 0, err
 	}
-	first := slices.IndexFunc(events, func(e sluice.Event) bool { return sub.Pattern.Match(e.Path) })
+	first := slices.IndexFunc(events, func(e model.ReadEvent) bool { return sub.Pattern.Match(e.Path) })
 	if first >= 0 {
 		status.LagSeconds = max(status.LagSeconds, time.Since(events[first].Stored).Seconds())
 	}

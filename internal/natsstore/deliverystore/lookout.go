@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -182,7 +183,7 @@ func (l look) served(ctx context.Context, i int, want streams.Consumer, info *je
 	if info == nil {
 		return nil // it is created again and starts after the floor
 	}
-	var next []sluice.Event
+	var next []model.ReadEvent
 	var err error
 	if expect != 0 {
 		if next, err = l.passedOver(ctx, i, want, m); err != nil || m.Next != 0 {
@@ -211,7 +212,7 @@ func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) e
 // passedOver checks whether the expected event was deleted from the log without being delivered. If
 // so, it reports that and returns the next events. If the consumer has delivered the event or a
 // later one, the source is about to receive it.
-func (l look) passedOver(ctx context.Context, i int, want streams.Consumer, m *mark) ([]sluice.Event, error) {
+func (l look) passedOver(ctx context.Context, i int, want streams.Consumer, m *mark) ([]model.ReadEvent, error) {
 	h := l.acks[i]
 	next, err := l.next(ctx, want, m.Next)
 	if err != nil || isAt(next, m.Next) {
@@ -261,7 +262,7 @@ func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstre
 
 // waits sets the place to 0 if the event there is no longer pending. If the event was deleted from
 // the log and not settled before, waits reports it as lost and returns the next events.
-func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, place *uint64, m *mark) ([]sluice.Event, error) {
+func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, place *uint64, m *mark) ([]model.ReadEvent, error) {
 	at := *place
 	if at == 0 {
 		return nil, nil
@@ -288,7 +289,7 @@ func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.
 }
 
 // tell reports as lost the event at a sequence, and all after it up to the next event in the log.
-func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark) error {
+func (l look) tell(ctx context.Context, at uint64, next []model.ReadEvent, m *mark) error {
 	first, _, err := l.store.log.Bounds(ctx, l.sub.Namespace)
 	if err != nil {
 		return err
@@ -314,7 +315,7 @@ func beyond(place, end uint64) uint64 {
 
 // find searches for the next wanted event: in next if that is not nil, otherwise in the log from a
 // sequence on.
-func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Event, from uint64, m *mark) (err error) {
+func (l look) find(ctx context.Context, want streams.Consumer, next []model.ReadEvent, from uint64, m *mark) (err error) {
 	for range lookBatches {
 		if next == nil {
 			if next, err = l.next(ctx, want, from); err != nil || len(next) == 0 {
@@ -322,7 +323,7 @@ func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Eve
 			}
 		}
 		for i := range next {
-			if l.wanted(&next[i]) {
+			if l.wanted(&next[i].Event) {
 				m.Next = next[i].Seq
 				return nil
 			}
@@ -334,7 +335,7 @@ func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Eve
 }
 
 // next returns events of the log that match the filter of a consumer, from a sequence on.
-func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]sluice.Event, error) {
+func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]model.ReadEvent, error) {
 	events, err := l.store.log.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
 	if err == nil && len(events) == 0 {
 		return l.store.log.LeadersNext(ctx, l.sub.Namespace, want.Filter.Subject, from)
@@ -346,7 +347,7 @@ func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]s
 // last event of each path it also gets some earlier ones.
 func (l look) from() uint64 { return max(l.sub.From.Seq, 1) }
 
-func isAt(next []sluice.Event, seq uint64) bool { return len(next) > 0 && next[0].Seq == seq }
+func isAt(next []model.ReadEvent, seq uint64) bool { return len(next) > 0 && next[0].Seq == seq }
 
 // wantsAll reports whether the subscription wants every event of its namespace from its start on.
 func wantsAll(sub *sluice.Subscription) bool {

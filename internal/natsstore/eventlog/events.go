@@ -170,11 +170,11 @@ func (r *reader) page() model.EventPage {
 
 // NextEvent returns at most limit events from a sequence on that match the filter subject, in
 // ascending order; none if there are none now. On a cluster, an event that was stored a moment ago
-// may be missing. It skips a message whose subject is not that of a path. A message whose body
-// cannot be decoded is returned with its data unchanged. Code NotFound for the namespace. NextEvent
-// reads on until it has an event or the log ends.
-func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]sluice.Event, error) {
-	var events []sluice.Event
+// may be missing. It skips a message whose subject is not that of a path. A message that cannot be
+// decoded is returned with its error. Code NotFound for the namespace. NextEvent reads on until it
+// has an event or the log ends.
+func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]model.ReadEvent, error) {
+	var events []model.ReadEvent
 	for {
 		msgs, more, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: from, Subject: filterSubject, Batch: limit})
 		if err != nil {
@@ -187,7 +187,7 @@ func (l *Log) NextEvent(ctx context.Context, ns, filterSubject string, from uint
 			}
 			from = e.Seq + 1
 			if e.Path != "" {
-				events = append(events, e)
+				events = append(events, model.ReadEvent{Event: e, Err: err})
 			}
 		}
 		if len(events) > 0 || !more || len(msgs) == 0 {

@@ -206,6 +206,26 @@ func TestFind_TakesAnID(t *testing.T) {
 	}
 }
 
+// A message that cannot be decoded is read back with its error, by replicas and by the leader.
+func TestReadLane_HasTheErrorOfEachEvent(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	publish(t, store, ns, "/a")
+	js := natstest.JetStream(t, server)
+	_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: nats.Header{"content-type": {"application/cloudevents+json"}}, Data: []byte("{")})
+	require.NoError(t, err)
+	sub := &sluice.Subscription{Namespace: ns, Pattern: "/a"}
+	events, _, err := store.ReadLane(t.Context(), sub, "/a", 1, 10)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	require.NoError(t, events[0].Err)
+	requireCode(t, sluice.InvalidRequest, events[1].Err)
+	events, err = store.LeadersNext(t.Context(), ns, streams.Names{}.Subject(ns, "/a"), 2)
+	require.NoError(t, err)
+	require.Len(t, events, 1)
+	requireCode(t, sluice.InvalidRequest, events[0].Err)
+}
+
 // A lane is read back by its subject, while others go on.
 func TestNext_ReadsASubjectInOneRequest(t *testing.T) {
 	t.Parallel()
