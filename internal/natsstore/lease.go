@@ -27,7 +27,7 @@ const (
 // running replicas distribute the shards by rendezvous hashing, and each holds a lease, a key with
 // a time to live, on each of its shards. A replica that restarts with the same ID gets its leases
 // back immediately. Each module is a unit of its own beside the shards, which one of the replicas
-// holds that can run the module. mu guards held and terms. Only Run uses tries. The other fields do
+// holds that can run the module. mu guards held and terms. Only Run uses tries and known. The other fields do
 // not change. The keys in the bucket leases:
 //
 //	push.7             the id of the replica that holds shard 7
@@ -42,13 +42,14 @@ type Leases struct {
 	runs    func() []string // names of the modules that this replica can run
 	poked   chan struct{}   // contains an element after the modules have changed
 
-	ttl   time.Duration // after which other replicas may take a lease that was not renewed
-	renew time.Duration // interval of rounds: two may fail before the lease expires
-	limit time.Duration // time limit of a round, which ends before the next one is due
-	first time.Duration // time limit of the first request of a round; doubled for every second try
-	again time.Duration // from the start of a failed round to the start of the next one
-	tries int           // consecutive failed rounds
-	ours  time.Duration // after which this replica stops using a lease that was not renewed; less than ttl
+	ttl   time.Duration  // after which other replicas may take a lease that was not renewed
+	renew time.Duration  // interval of rounds: two may fail before the lease expires
+	limit time.Duration  // time limit of a round, which ends before the next one is due
+	first time.Duration  // time limit of the first request of a round; doubled for every second try
+	again time.Duration  // from the start of a failed round to the start of the next one
+	tries int            // consecutive failed rounds
+	ours  time.Duration  // after which this replica stops using a lease that was not renewed; less than ttl
+	known map[string]int // result of owned in the last round
 
 	mu    sync.Mutex
 	held  map[string]lease // by unit
@@ -159,17 +160,25 @@ func (l *Leases) leave(settled <-chan struct{}) {
 }
 
 // round announces this replica, and renews, acquires and releases leases. It returns whether the
-// set of owned units or a term changed, and whether the store answered. It renews first: the replicas cannot
-// be listed while a cluster elects the leader that creates consumers.
+// set of owned units or a term changed since the last round, and whether the store answered.
 func (l *Leases) round(ctx context.Context) (different, said bool) {
+	said = l.renewAll(ctx)
+	now := l.owned()
+	l.dropExpired() // a lease that ends just now is a change of the next round
+	different = !maps.Equal(now, l.known)
+	l.known = now
+	return different, said
+}
+
+// renewAll is round without its comparison. It renews first: the replicas cannot be listed while a
+// cluster elects the leader that creates consumers.
+func (l *Leases) renewAll(ctx context.Context) (said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
-	before := l.owned()
 	if err := l.announce(ctx); err != nil {
 		l.store.opts.Log.Log(ctx, l.store.retryLevel(err, l.tries), "leases not renewed; retrying", slog.Any("error", err))
-		l.dropExpired()
 		l.tries++
-		return !maps.Equal(l.owned(), before), false
+		return false
 	}
 	l.tries = 0
 	renewed := l.units(nil)
@@ -179,8 +188,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 	able, err := l.candidates(ctx)
 	if err != nil {
 		l.store.opts.Log.WarnContext(ctx, "replicas not listed", slog.Any("error", err))
-		l.dropExpired()
-		return !maps.Equal(l.owned(), before), false
+		return false
 	}
 	for _, unit := range l.units(able) {
 		if preferred(unit, able[unit]) != l.replica {
@@ -192,8 +200,7 @@ func (l *Leases) round(ctx context.Context) (different, said bool) {
 			l.take(ctx, unit)
 		}
 	}
-	l.dropExpired()
-	return !maps.Equal(l.owned(), before), true
+	return true
 }
 
 // stay keeps a lease that may have been about to be released.

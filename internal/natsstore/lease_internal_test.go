@@ -223,4 +223,12 @@ func TestLease_BreakIsAChange(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, holds())
 	_, still = l.Holding()
 	require.True(t, still("s1"))
+
+	until(time.Now().Add(-time.Second))
+	away, leave := context.WithCancel(t.Context())
+	leave()
+	different, said := l.round(away)
+	require.Equal(t, []bool{true, false}, []bool{different, said}, "it ended between two rounds, and is not renewed")
+	require.True(t, round(), "acquired again")
+	require.False(t, round())
 }
