@@ -67,7 +67,7 @@ func (q *queue) shed(e *entry) {
 		return
 	}
 	at, ok := slices.BinarySearchFunc(q.entries, e.Event.Seq, func(other *entry, seq uint64) int { return cmp.Compare(other.Event.Seq, seq) })
-	if !ok || at == 0 {
+	if !ok || at == 0 || q.entries[at] != e { // a log that lost its end gives sequences again
 		return
 	}
 	kept := *e

@@ -28,3 +28,17 @@ func TestQueue_SettledEntriesKeepNoData(t *testing.T) {
 	require.Len(t, q.entries, 1)
 	require.Equal(t, 1, q.unacked)
 }
+
+// A log that lost its end gives its sequences again, and the queue has the earlier events, too.
+func TestQueue_SettledEntryReplacesNoOther(t *testing.T) {
+	t.Parallel()
+	q := &queue{}
+	for _, seq := range []uint64{1, 2, 3, 4, 2, 3, 4, 5, 6} {
+		q.add(&entry{Delivery: model.Delivery{Event: sluice.Event{Seq: seq, Path: "/a", Data: make([]byte, overhead)}}})
+	}
+	earlier := q.entries[3]
+	require.True(t, q.settle(earlier))
+	for i, e := range q.entries {
+		require.Equal(t, i == 3, e.acked, i)
+	}
+}
