@@ -38,7 +38,7 @@ func TestMalformed_ReadBackIsADeadLetter(t *testing.T) { // S4-25
 	}{
 		"parked": {sluice.Policy{Retry: retry}, 2},
 		"batch":  {sluice.Policy{Retry: retry, Batch: sluice.Batch{Max: 10}}, 2},
-		"quiet":  {quiet(300 * time.Millisecond), 0},
+		"quiet":  {quiet(5 * time.Second), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

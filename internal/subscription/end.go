@@ -13,7 +13,8 @@ import (
 // Cancel permanently ends a subscription whose endpoint is gone (S0-49). Its record stays (S0-77);
 // its consumer is removed. If by now the subscription has another endpoint, reads from another
 // position or does not end with its endpoint, Cancel does nothing and returns false. Before the
-// record changes, it calls first, again after a concurrent change, and returns its error. Cancel is
+// record changes, it calls first, again after a concurrent change, and returns its error. A change
+// between the two calls may make it return false although it has called first. Cancel is
 // idempotent, and does nothing if the subscription is missing. Like Disable, it succeeds even
 // without the ledger.
 func (r *Registry) Cancel(ctx context.Context, of *sluice.Subscription, first func() error) (cancelled bool, err error) {

@@ -127,7 +127,8 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 //
 // All deliveries up to floor are acknowledged or parked. Recover reads the attempts since the first
 // event behind it was stored, because no attempt at a later event is older; at most those of the
-// recoverMost before the last record, and at least those of the recoverSpan.
+// recoverMost before the last record, and at least those of the recoverSpan; at parked events, those
+// of the recoverAll.
 //
 // It first waits until the attempts that this process has made are stored, however long NATS is
 // away or full: nothing can be delivered without that anyway.
@@ -157,7 +158,14 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, after, flo
 		return nil, err
 	}
 	recent := last.Add(-recoverSpan)
-	all, err := s.triedSince(ctx, subject, readFrom(last, behind), func(line []byte, msg *nats.Msg, meta *nats.MsgMetadata) bool {
+	if after < floor { // a lane is parked: its record may be older than its last request, which may have taken a minute
+		recent = last.Add(-recoverAll)
+	}
+	from := readFrom(last, behind)
+	if recent.Before(from) {
+		from = recent
+	}
+	all, err := s.triedSince(ctx, subject, from, func(line []byte, msg *nats.Msg, meta *nats.MsgMetadata) bool {
 		if meta.Timestamp.Before(recent) {
 			return isUpTo(line, max(after, floor)) // events of parked lanes have records of their own
 		}

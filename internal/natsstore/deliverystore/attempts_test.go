@@ -246,9 +246,9 @@ func TestAttempts_RecoverReachesBackToTheFloor(t *testing.T) { // C01
 		recorded(t, done, 1)
 	}
 	rep := sluice.Replay{ID: "r", Subscription: sub.ID, CreatedAt: time.Now()}
-	began := time.Now()
 	record(2, "")
 	record(2, rep.ID)
+	began := time.Now()
 	require.Eventually(t, func() bool { return time.Since(began) > 31*time.Second }, patience, time.Second)
 	record(3, "")
 
@@ -258,7 +258,10 @@ func TestAttempts_RecoverReachesBackToTheFloor(t *testing.T) { // C01
 	require.True(t, known[2].Settled)
 	known, err = log.Recover(t.Context(), sub, 0, 2)
 	require.NoError(t, err)
-	require.Len(t, known, 1, "of lanes that are parked only what was tried in the last half minute matters")
+	require.Len(t, known, 2, "the record of a parked lane may be older than a request of a minute")
+	known, err = log.Recover(t.Context(), sub, 2, 2)
+	require.NoError(t, err)
+	require.Len(t, known, 1)
 	known, err = store.Replays().Recover(t.Context(), sub, rep)
 	require.NoError(t, err)
 	require.Len(t, known, 1)
