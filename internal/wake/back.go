@@ -16,7 +16,8 @@ var errWithin = errors.New("no position is beyond the end of the log")
 
 // moveBack handles a log that lost its last messages in a crash: new messages get their sequences,
 // and consumers that are beyond its end would not count them as new. It moves their positions back
-// to the end. A receiver of such a consumer may get messages again.
+// to the beginning: which messages are new is unknown, and some may be before the present end. A
+// receiver of such a consumer gets messages again.
 func (r *runner) moveBack(ctx context.Context) error {
 	sub := r.sub.Load()
 	end, err := r.engine.ports.Streams.End(ctx, sub.Namespace)
@@ -53,8 +54,8 @@ func (r *runner) beyond(end uint64) (paths []sluice.Path) {
 	return paths
 }
 
-// backInput returns the input that moves a consumer back to the sequence end. It reads the end of
-// the log again, after the consumer's record: messages that were stored since end was read may have
+// backInput returns the input that moves a consumer back from beyond the end of the log. It reads the end
+// again, after the consumer's record: messages that were stored since end was read may have
 // been acknowledged.
 func (r *runner) backInput(ctx context.Context, sub *sluice.Subscription, c Consumer, end uint64) (Input, error) {
 	now, err := r.engine.ports.Streams.End(ctx, sub.Namespace)
@@ -74,12 +75,16 @@ func (c *Consumer) beyond(end uint64) bool {
 	return c.Since > end || slices.ContainsFunc(c.Streams, func(p Position) bool { return p.Acked > end })
 }
 
-// back returns the consumer with no position beyond a sequence.
+// back returns the consumer with the positions that are beyond a sequence at the beginning.
 func (c Consumer) back(end uint64) Consumer {
 	c = c.clone()
-	c.Since = min(c.Since, end)
+	if c.Since > end {
+		c.Since = 0
+	}
 	for i, p := range c.Streams {
-		c.Streams[i].Acked = min(p.Acked, end)
+		if p.Acked > end {
+			c.Streams[i].Acked = 0
+		}
 	}
 	return c
 }

@@ -35,10 +35,10 @@ func TestMoveBack_OnlyFromBeyondTheEnd(t *testing.T) {
 	}{
 		{"at the end", at(sluice.WakeIdle, 5, 5, 5), at(sluice.WakeIdle, 5, 5, 5), []uint64{5}},
 		{"acknowledged since the end was read", at(sluice.WakeIdle, 1, 9, 5), at(sluice.WakeIdle, 1, 9, 5), []uint64{5, 9}},
-		{"beyond it", at(sluice.WakeIdle, 1, 10, 3), at(sluice.WakeIdle, 1, 5, 3), []uint64{5, 9}},
-		{"beyond it in another stream", at(sluice.WakeIdle, 1, 2, 10), at(sluice.WakeIdle, 1, 2, 5), []uint64{5, 5}},
-		{"live", at(sluice.WakeLive, 9, 9, 9), at(sluice.WakeLive, 5, 5, 5), []uint64{5, 5}},
-		{"removed", at(sluice.WakeRemoved, 9, 4, 4), at(sluice.WakeRemoved, 5, 4, 4), []uint64{5, 5}},
+		{"beyond it", at(sluice.WakeIdle, 1, 10, 3), at(sluice.WakeIdle, 1, 0, 3), []uint64{5, 9}},
+		{"beyond it in another stream", at(sluice.WakeIdle, 1, 2, 10), at(sluice.WakeIdle, 1, 2, 0), []uint64{5, 5}},
+		{"live", at(sluice.WakeLive, 9, 9, 9), at(sluice.WakeLive, 0, 0, 0), []uint64{5, 5}},
+		{"removed", at(sluice.WakeRemoved, 9, 4, 4), at(sluice.WakeRemoved, 0, 4, 4), []uint64{5, 5}},
 		{"of an empty log", at(sluice.WakeIdle, 9, 9, 9), at(sluice.WakeIdle, 0, 0, 0), []uint64{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
