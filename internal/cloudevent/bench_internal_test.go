@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			header := http.Header{"Content-Type": {"application/json"}}
 			for b.Loop() {
-				_, err := Parse(header, []byte(body), "")
+				_, err := Parse(header, []byte(body), uuid.Nil)
 				require.NoError(b, err)
 			}
 		})

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
@@ -124,7 +124,7 @@ func hashOf(parts ...string) string {
 // returns the stored response. Codes Unprocessable if the key was used for a different request;
 // Conflict while the first one is in flight.
 func (s *Server) reserve(ctx context.Context, key, request string) (model.KeptAnswer, uint64, error) {
-	mine := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Seed: rand.Text()}
+	mine := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Seed: uuid.Must(uuid.NewV7())}
 	revision, err := s.opts.Answers.Put(ctx, key, mine, 0)
 	if sluice.CodeOf(err) != sluice.Conflict {
 		return mine, revision, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
@@ -57,6 +58,10 @@ func TestIdempotencyKey_UnknownOutcomeIsNotRepeated(t *testing.T) {
 		b.must(t, http.StatusServiceUnavailable, "POST "+events, body, "Idempotency-Key", key)
 		again := b.must(t, http.StatusCreated, "POST "+events, body, "Idempotency-Key", key)
 		require.Empty(t, again.header.Get("Idempotent-Replayed"))
+		for _, e := range again.list(t, "events") {
+			id, _ := e["id"].(string)
+			require.EqualValues(t, 7, uuid.MustParse(id).Version())
+		}
 		require.Equal(t, again.text, b.must(t, http.StatusCreated, "POST "+events, body, "Idempotency-Key", key).text)
 		require.Len(t, b.must(t, http.StatusOK, "GET "+events, "").list(t, "events"), want, key)
 	}

@@ -66,14 +66,16 @@ func noProblems() error {
 // request, so it is left out unless the caller may see the event.
 func (s *Server) shownProblem(c echo.Context, f *problem.Found) sluice.Problem {
 	p := f.Problem
-	if p.Answer == "" || httpkit.Caller(c).Unbounded() {
-		return p
-	}
-	ev, err := s.opts.Log.EventAt(c.Request().Context(), f.Sub.Namespace, f.Seq)
-	if err != nil || !s.isOwner(c, f.Sub) || s.seesThis(c, &ev) != nil {
+	if p.Answer != "" && !httpkit.Caller(c).Unbounded() && (!s.isOwner(c, f.Sub) || !s.seesAt(c, f)) {
 		p.Answer = ""
 	}
 	return p
+}
+
+// seesAt reports whether the caller may see the event of a problem.
+func (s *Server) seesAt(c echo.Context, f *problem.Found) bool {
+	ev, err := s.opts.Log.EventAt(c.Request().Context(), f.Sub.Namespace, f.Seq)
+	return err == nil && s.seesThis(c, &ev) == nil
 }
 
 // managedProblem returns the problem in the path if the caller manages its subscription. Other

@@ -3,6 +3,8 @@ package model
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // KeptAnswer is the stored response to a request with an Idempotency-Key. Without a status, the
@@ -10,7 +12,7 @@ import (
 type KeptAnswer struct {
 	Request string              `json:"request"` // hash of the request
 	Begun   time.Time           `json:"begun"`
-	Seed    string              `json:"seed,omitempty"`   // of the IDs that the request generates; random
+	Seed    uuid.UUID           `json:"seed,omitzero"`    // of the IDs of its events; version 7
 	Failed  bool                `json:"failed,omitempty"` // it may have had its effect
 	Status  int                 `json:"status,omitempty"`
 	Header  map[string][]string `json:"header,omitempty"`
@@ -23,13 +25,13 @@ type seedKey struct{}
 
 // WithSeed returns a context that carries the seed of a request with an Idempotency-Key, from which
 // the IDs of its events are derived.
-func WithSeed(ctx context.Context, seed string) context.Context {
+func WithSeed(ctx context.Context, seed uuid.UUID) context.Context {
 	return context.WithValue(ctx, seedKey{}, seed)
 }
 
-// SeedFrom returns the seed of a request; "" if it has none.
-func SeedFrom(ctx context.Context) string {
-	seed, _ := ctx.Value(seedKey{}).(string)
+// SeedFrom returns the seed of a request; Nil if it has none.
+func SeedFrom(ctx context.Context) uuid.UUID {
+	seed, _ := ctx.Value(seedKey{}).(uuid.UUID)
 	return seed
 }
 

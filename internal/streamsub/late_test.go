@@ -67,11 +67,11 @@ func TestClaim_SeesAnsweredAppendsOfALateFollower(t *testing.T) {
 	b, logs, claim := claimLate(t)
 	seq := b.publish(t, "/events/x")
 	claimed := claim()
-	for asked := 0; asked < 2; {
+	for asked := false; !asked; {
 		select {
 		case found := <-logs.found:
 			if found == seq {
-				asked++
+				asked = true
 			}
 		case err := <-claimed:
 			logs.held.Unlock()

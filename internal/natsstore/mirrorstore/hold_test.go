@@ -63,7 +63,7 @@ func TestHold_LargeEntriesArriveInParts(t *testing.T) {
 	at, keys := large(t, s, 40)
 	held, err := s.Hold(t.Context(), "m", append(keys, "unknown"))
 	require.NoError(t, err)
-	require.EqualValues(t, 3, requests.Load(), "parts of 4 MiB")
+	require.GreaterOrEqual(t, requests.Load(), int64(3), "parts of 4 MiB; a slow one is requested again")
 	require.Equal(t, at.Revision, held.Place.Revision)
 	require.Len(t, held.Entries, len(keys))
 	for i, key := range keys {

@@ -1686,7 +1686,7 @@ export interface Setting {
 export interface ShortEvent {
   data?: unknown | undefined
   /** When to store the event, if in the future. */ deliver_at?: string | undefined
-  /** Default: a generated UUID. */ id?: string | undefined
+  /** Default: a generated UUIDv7. */ id?: string | undefined
   path?: Path | undefined
   source?: string | undefined
   subject?: string | undefined
