@@ -147,6 +147,9 @@ func (s *space) next(types []sluice.JobType) *task {
 		if t.state = s.job(t).State; t.state != sluice.JobFailed {
 			return t
 		}
+		if t.pair != nil && s.missing(t.pair.Against) != "" {
+			s.queue.park(t)
+		}
 	}
 }
 

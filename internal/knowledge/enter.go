@@ -198,6 +198,10 @@ func (s *space) expire(first uint64) {
 func (s *space) retain(source, mirror string, reading uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.retainLocked(source, mirror, reading)
+}
+
+func (s *space) retainLocked(source, mirror string, reading uint64) {
 	for ref, it := range s.items {
 		if ref.Source == source && ref.Subscription == mirror && it.reading != reading {
 			s.dropLocked(ref, 0)

@@ -367,25 +367,11 @@ func (s *space) followMirror(ctx context.Context, id string) error {
 // forgetMirror drops the entries of a deleted mirror. Their pending jobs fail (S3-111); the comparisons
 // with them stay (S3-112).
 func (s *space) forgetMirror(ctx context.Context, id string) {
-	s.mu.Lock()
-	var pending []Record
-	for _, t := range s.tasks {
-		if t.kind == sluice.JobEmbedMirrored && t.entry.Subscription == id && t.state != sluice.JobFailed {
-			r := Record{ID: t.id, Type: t.kind, Entry: t.entry, Model: s.config.Model, Fingerprint: s.items[t.entry].fingerprint}
-			if rec := s.records[t.id]; rec != nil {
-				r = rec.renewedFor(r.Model, r.Fingerprint)
-			}
-			pending = append(pending, r)
-		}
-	}
-	s.omitted.end(id)
-	s.mu.Unlock()
-	s.retain(sluice.SourceMirrored, id, 0)
+	pending := s.abandon(id)
 	if !s.deps.Owns.Owns(s.config.Namespace) {
 		return
 	}
 	for _, r := range pending {
-		r.Embedding, r.Pairs = nil, nil
 		r = r.failed(Failure{mirrorDeleted, true}, 0, 0, s.opts.Now())
 		revision, err := s.deps.Records.Put(ctx, s.config.Namespace, r, cancelLife)
 		if err != nil {
@@ -396,4 +382,28 @@ func (s *space) forgetMirror(ctx context.Context, id string) {
 		r.Revision = revision
 		s.learn(r)
 	}
+}
+
+// abandon drops the entries of a deleted mirror, and returns the records of their pending jobs, of no
+// content: if the mirror is created again, its jobs begin anew, with further generations. If it was
+// created again meanwhile, abandon drops nothing: the reading of the new one does.
+func (s *space) abandon(id string) (pending []Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.omitted.end(id)
+	if s.mirrors[id] != nil {
+		return nil
+	}
+	for _, t := range s.tasks {
+		if t.kind == sluice.JobEmbedMirrored && t.entry.Subscription == id && t.state != sluice.JobFailed {
+			r := Record{ID: t.id, Type: t.kind, Entry: t.entry, Model: s.config.Model}
+			if rec := s.records[t.id]; rec != nil {
+				r = rec.renewedFor(r.Model, s.items[t.entry].fingerprint)
+			}
+			r.Embedding, r.Pairs, r.Fingerprint = nil, nil, ""
+			pending = append(pending, r)
+		}
+	}
+	s.retainLocked(sluice.SourceMirrored, id, 0)
+	return pending
 }

@@ -48,3 +48,29 @@ func TestSpace_WantsAllEntriesAfterAnError(t *testing.T) {
 	}
 	require.Len(t, store.read, 3)
 }
+
+// What is left to do about a deleted mirror leaves the entries of one with its id alone.
+func TestSpace_ForgetsNoMirrorThatIsBack(t *testing.T) {
+	t.Parallel()
+	s := filled(t, 3, 4, 0, sluice.SourceMirrored)
+	require.Empty(t, s.abandon("m"))
+	require.Len(t, s.items, 3)
+	delete(s.mirrors, "m")
+	require.Empty(t, s.abandon("m"), "all are embedded")
+	require.Empty(t, s.items)
+}
+
+// A failed job of an entry that has no content any more is none.
+func TestSpace_EntryWithoutContentHasNoFailedJob(t *testing.T) {
+	t.Parallel()
+	s := filled(t, 1, 4, 0, sluice.SourceLocal)
+	for ref := range s.items {
+		ev := event(ref.ID, 1)
+		s.set(ref, ev, 2, 1)
+		s.learn(Record{ID: embeddingID(ref), Revision: 2, Type: sluice.JobEmbed, Entry: ref, Model: s.config.Model, Fingerprint: Fingerprint(ev), State: sluice.JobFailed})
+		require.Len(t, s.tasks, 1)
+		ev.Data = nil
+		s.set(ref, ev, 3, 1)
+		require.Empty(t, s.tasks)
+	}
+}

@@ -21,20 +21,24 @@ type task struct {
 	place int
 }
 
-// queue holds the tasks that workers can claim now, by type, and those that they can claim later,
-// by time. The lock of the space guards it. set, drop and take cost O(log n).
+// queue holds the tasks that workers can claim now, by type, those that they can claim later, by
+// time, and comparisons with a missing neighbour, by this. The lock of the space guards it. set,
+// drop and take cost O(log n).
 type queue struct {
-	ready map[sluice.JobType]*tasks
-	later *tasks
+	ready  map[sluice.JobType]*tasks
+	later  *tasks
+	parked map[sluice.EntryRef]*tasks // none is empty
 }
 
 func newQueue() queue {
-	first := func(a, b *task) bool { return a.order < b.order }
 	return queue{
-		ready: map[sluice.JobType]*tasks{sluice.JobEmbed: {less: first}, sluice.JobEmbedMirrored: {less: first}, sluice.JobCompare: {less: first}},
-		later: &tasks{less: func(a, b *task) bool { return a.due.Before(b.due) }},
+		ready:  map[sluice.JobType]*tasks{sluice.JobEmbed: {less: older}, sluice.JobEmbedMirrored: {less: older}, sluice.JobCompare: {less: older}},
+		later:  &tasks{less: func(a, b *task) bool { return a.due.Before(b.due) }},
+		parked: map[sluice.EntryRef]*tasks{},
 	}
 }
+
+func older(a, b *task) bool { return a.order < b.order }
 
 // set queues a task that workers can claim from due on; a zero time is now.
 func (q *queue) set(t *task, due time.Time) {
@@ -48,9 +52,36 @@ func (q *queue) set(t *task, due time.Time) {
 }
 
 func (q *queue) drop(t *task) {
-	if t.in != nil {
-		heap.Remove(t.in, t.place)
+	if t.in == nil {
+		return
 	}
+	heap.Remove(t.in, t.place)
+	if t.pair != nil && q.parked[t.pair.Against] != nil && q.parked[t.pair.Against].Len() == 0 {
+		delete(q.parked, t.pair.Against)
+	}
+}
+
+// park keeps a comparison until its neighbour comes back.
+func (q *queue) park(t *task) {
+	q.drop(t)
+	t.in = q.parked[t.pair.Against]
+	if t.in == nil {
+		t.in = &tasks{less: older}
+		q.parked[t.pair.Against] = t.in
+	}
+	heap.Push(t.in, t)
+}
+
+// unpark makes the comparisons with a neighbour ready, and reports whether there are any.
+func (q *queue) unpark(neighbour sluice.EntryRef) bool {
+	parked := q.parked[neighbour]
+	if parked == nil {
+		return false
+	}
+	for parked.Len() > 0 {
+		q.set(parked.all[0], time.Time{})
+	}
+	return true
 }
 
 // advance makes due tasks ready.

@@ -258,8 +258,8 @@ func (e *Engine) Retry(ctx context.Context, namespace, id string) (sluice.Job, e
 		return j, err
 	case j.State != sluice.JobFailed:
 		return j, sluice.Errorf(sluice.Conflict, "the job is %s; only a failed one is tried again", j.State)
-	case j.Error == mirrorDeleted || j.Error == entryDeleted:
-		return j, sluice.Errorf(sluice.Conflict, "%s", j.Error)
+	case s.lacks(&j) != "":
+		return j, sluice.Errorf(sluice.Conflict, "%s", s.lacks(&j))
 	}
 	r, err := s.deps.Records.Get(ctx, namespace, id)
 	if err != nil {
@@ -270,4 +270,17 @@ func (e *Engine) Retry(ctx context.Context, namespace, id string) (sluice.Job, e
 		return j, err
 	}
 	return s.find(id)
+}
+
+// lacks returns why a failed job cannot be done now; "" if it can be tried again.
+func (s *space) lacks(j *sluice.Job) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case j.Against != nil:
+		return s.missing(*j.Against)
+	case j.Entry.Source == sluice.SourceMirrored && s.mirrors[j.Entry.Subscription] == nil:
+		return mirrorDeleted
+	}
+	return ""
 }

@@ -133,6 +133,9 @@ func (s *space) settle(ref sluice.EntryRef) {
 		}
 		s.settlePairs(it, rec)
 	}
+	if s.missing(ref) == "" && s.queue.unpark(ref) {
+		s.wake()
+	}
 }
 
 // placement is where the embedding of a record is.
@@ -171,7 +174,7 @@ func (s *space) needEmbedding(ref sluice.EntryRef, it *item, id string, rec *hel
 	switch {
 	case it != nil && it.fingerprint != "":
 		s.task(&task{id: id, kind: kind, entry: ref, order: it.order}, s.view(rec, s.config.Model, it.fingerprint))
-	case rec != nil && rec.State == sluice.JobFailed: // its mirror was deleted (S3-111)
+	case it == nil && rec != nil && rec.State == sluice.JobFailed: // its mirror was deleted (S3-111)
 		s.task(&task{id: id, kind: kind, entry: ref}, rec.Record)
 	default:
 		s.end(id)

@@ -192,3 +192,80 @@ func TestKnowledge_RecordsGoWithTheirEvent(t *testing.T) {
 	require.True(t, slices.ContainsFunc(all, func(c sluice.Comparison) bool { return c.Against.ID == "gone" && c.EffectiveFriction == 1 }), "S3-90")
 	require.True(t, slices.ContainsFunc(all, func(c sluice.Comparison) bool { return c.Against.ID == "n0" && c.EffectiveFriction == 0.5 }), "S3-87")
 }
+
+// A mirror that is created again under the id of a deleted one is enriched again: jobs that failed with
+// it are given to workers, and comparisons with its entries, too.
+func TestKnowledge_MirrorThatComesBackIsEnriched(t *testing.T) {
+	t.Parallel()
+	store := storeOn(t, natstest.Listening(t))
+	acme(t, store)
+	notes(t, store, 2)
+	e := enriches(t, store, true)
+	configured(t, e)
+	first := worksAt(t, e)
+	completes(t, e, first, sluice.JobResult{Embedding: []float32{1, 0}})
+	publish(t, store, "acme", 1)
+	completes(t, e, worksAt(t, e, sluice.JobEmbed), sluice.JobResult{Embedding: []float32{1, 0}}) // is to be compared with the first
+
+	mirrors := records.NewMirrors(store.Store)
+	require.NoError(t, mirrors.Delete(t.Context(), "m", 0))
+	require.NoError(t, mirrorstore.New(store.Store, 0).Purge(t.Context(), "m", 1000))
+	failed := func() (failed []string) {
+		all, err := e.Jobs(t.Context(), "acme", knowledge.JobsRequest{State: sluice.JobFailed}, sluice.Caller{})
+		require.NoError(t, err)
+		for _, j := range all {
+			failed = append(failed, j.Error+": "+string(j.Type))
+		}
+		return failed
+	}
+	require.Eventually(t, func() bool {
+		return slices.Equal(failed(), []string{"subscription deleted: embed_mirrored", "subscription deleted: compare"})
+	}, time.Minute, 5*time.Millisecond)
+	jobs, err := e.Claim(t.Context(), "acme", knowledge.ClaimRequest{Worker: "w", Max: 10}, sluice.Caller{})
+	require.NoError(t, err)
+	require.Empty(t, jobs)
+
+	_, err = e.Retry(t.Context(), "acme", "mirrored.m.n1")
+	require.ErrorContains(t, err, "subscription deleted")
+	require.Eventually(t, func() bool { // the embedding goes with the mirror
+		r, err := knowledgestore.New(store.Store).Get(t.Context(), "acme", first.ID)
+		require.NoError(t, err)
+		return r.Revision == 0
+	}, time.Minute, 5*time.Millisecond)
+
+	notes(t, store, 2)
+	require.Eventually(t, func() bool { return len(failed()) == 0 }, time.Minute, 5*time.Millisecond)
+	again := []string{worksAt(t, e, sluice.JobEmbedMirrored).ID, worksAt(t, e, sluice.JobEmbedMirrored).ID}
+	require.ElementsMatch(t, []string{"mirrored.m.n0", "mirrored.m.n1"}, again)
+	require.Equal(t, first.Entry, *worksAt(t, e, sluice.JobCompare).Against)
+}
+
+// A job is tried again whatever its worker said, unless something is really gone.
+func TestKnowledge_RetryDoesNotBelieveTheWorker(t *testing.T) {
+	t.Parallel()
+	store := storeOn(t, natstest.Listening(t))
+	acme(t, store)
+	notes(t, store, 1)
+	e := enriches(t, store, true)
+	configured(t, e)
+	j := worksAt(t, e)
+	_, err := e.Fail(t.Context(), knowledge.Claim{Namespace: "acme", Job: j.ID, Token: j.Token}, knowledge.Failure{Error: "subscription deleted", Final: true})
+	require.NoError(t, err)
+	again, err := e.Retry(t.Context(), "acme", j.ID)
+	require.NoError(t, err)
+	require.Equal(t, sluice.JobPending, again.State)
+}
+
+// worksAt claims a job.
+func worksAt(t *testing.T, e *knowledge.Engine, types ...sluice.JobType) *sluice.ClaimedJob {
+	t.Helper()
+	jobs, err := e.Claim(t.Context(), "acme", knowledge.ClaimRequest{Worker: "w", Types: types, Wait: 30 * time.Second}, sluice.Caller{})
+	require.NoError(t, err)
+	require.Len(t, jobs, 1, "%v", types)
+	return &jobs[0]
+}
+
+func completes(t *testing.T, e *knowledge.Engine, j *sluice.ClaimedJob, result sluice.JobResult) {
+	t.Helper()
+	require.NoError(t, e.Complete(t.Context(), knowledge.Claim{Namespace: "acme", Job: j.ID, Token: j.Token}, result))
+}
