@@ -160,8 +160,12 @@ func (s *space) drop(ref sluice.EntryRef, seq uint64) {
 func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
 	it, id := s.items[ref], embeddingID(ref)
 	if it == nil {
-		if s.omitted.remove(ref, seq) { // its records may still be stored
+		rec := s.records[id]
+		switch {
+		case s.omitted.remove(ref, seq): // its records may still be stored
 			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
+		case rec != nil && (seq == 0 || seq == rec.Seq) && !s.omitted.partial(ref.Subscription): // the pattern leaves it out
+			rec.gone, rec.orphan = true, 0
 		}
 		return
 	}
@@ -302,19 +306,21 @@ func (s *space) enter(r Record) {
 }
 
 // enterLoose sets a record without an entry: the entry is yet to arrive, was deleted, or has no
-// room. One record stands for all records of the entry. The caller holds the lock.
+// room. One record stands for all records of the entry, with the latest sequence. The caller holds
+// the lock.
 func (s *space) enterLoose(r Record) {
 	id := embeddingID(r.Entry)
 	was := s.records[id]
 	if r.Pair != nil {
 		if was != nil {
+			was.Seq = max(was.Seq, r.Seq)
 			return
 		}
-		r = Record{ID: id, Type: embeddingType(r.Entry), Entry: r.Entry}
+		r = Record{ID: id, Type: embeddingType(r.Entry), Entry: r.Entry, Seq: r.Seq}
 	}
 	rec := &held{Record: r, loose: true}
 	if was != nil {
-		rec.gone, rec.orphan = was.gone, was.orphan
+		rec.gone, rec.orphan, rec.Seq = was.gone, was.orphan, max(was.Seq, r.Seq)
 	}
 	s.discard(id)
 	rec.Embedding, rec.Pairs = nil, nil

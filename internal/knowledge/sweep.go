@@ -2,6 +2,7 @@ package knowledge
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -13,6 +14,10 @@ const (
 	sweepMost    = 1000 // entries of a sweep
 	ownersSweeps = 2    // sweeps without an entry until its records are purged
 	othersSweeps = 20
+
+	// recheckSweeps is the number of sweeps after which the log is asked again about an event outside
+	// the pattern: an hour.
+	recheckSweeps = 240
 )
 
 // housekeep removes records without an entry at intervals. When there is room for entries that had
@@ -64,7 +69,8 @@ func (s *space) report(ctx context.Context) {
 }
 
 // sweep removes the records that have had no entry at several consecutive sweeps, by which time
-// this replica knows every entry that another one knew. A replica that does not own the namespace
+// this replica knows every entry that another one knew, unless the entry is an event outside the
+// pattern. A replica that does not own the namespace
 // only forgets them, and does so much later, because it may be the next owner.
 func (s *space) sweep(ctx context.Context) error {
 	owner, after := s.deps.Owns.Owns(s.config.Namespace), othersSweeps
@@ -72,17 +78,52 @@ func (s *space) sweep(ctx context.Context) error {
 		after = ownersSweeps
 	}
 	for _, ref := range s.orphans(after) {
-		for _, id := range purges(ref) {
-			if !owner {
-				break
-			}
-			if err := s.deps.Records.Purge(ctx, s.config.Namespace, id); err != nil {
-				return err
-			}
+		stays, err := s.stays(ctx, ref)
+		if err == nil && !stays && owner {
+			err = s.purge(ctx, ref)
 		}
-		s.forget(ref)
+		if err != nil {
+			return err
+		}
+		if !stays {
+			s.forget(ref)
+		}
 	}
 	return nil
+}
+
+// purge removes the stored records of an entry.
+func (s *space) purge(ctx context.Context, ref sluice.EntryRef) error {
+	for _, id := range purges(ref) {
+		if err := s.deps.Records.Purge(ctx, s.config.Namespace, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stays reports whether the records of a missing entry stay, because the entry is an event in the
+// log: only the pattern leaves it out. Then, and after an error, the log is asked again after
+// recheckSweeps, so that no record holds up the others.
+func (s *space) stays(ctx context.Context, ref sluice.EntryRef) (bool, error) {
+	s.mu.Lock()
+	rec := s.records[embeddingID(ref)]
+	known, seq := rec == nil || !rec.loose, uint64(0) // the entry came back
+	if !known && !rec.gone && ref.Source == sluice.SourceLocal {
+		seq = rec.Seq
+	}
+	s.mu.Unlock()
+	if known || seq == 0 {
+		return known, nil
+	}
+	item, err := s.content(ctx, ref, seq)
+	if errors.Is(err, errSkip) || err == nil && item.Change.Key() != ref.ID { // the log may be another one
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec.orphan = -recheckSweeps
+	return true, err
 }
 
 // purges returns the ids, or beginnings of ids, of an entry's records.

@@ -164,3 +164,37 @@ func TestKnowledge_OldContentHasItsResult(t *testing.T) {
 	has(t, e, 3, 3, 0)
 	require.Zero(t, embedsAll(t, e), "the first content has its result")
 }
+
+// Results of events outside a narrower pattern stay as long as the events, and count again under the former
+// pattern.
+func TestKnowledge_NarrowerPatternKeepsResults(t *testing.T) {
+	t.Parallel()
+	store := storeOn(t, natstest.Listening(t))
+	acme(t, store)
+	publish(t, store, "acme", 3)
+	e := enriches(t, store, true)
+	narrow := func(pattern sluice.Pattern) {
+		t.Helper()
+		c := sluice.Enrichment{Namespace: "acme", Model: "test", Dimensions: 2, Pattern: pattern}
+		c.SetDefaults()
+		_, err := e.Put(t.Context(), c, "root")
+		require.NoError(t, err)
+	}
+	narrow("/**")
+	require.Equal(t, 3, embedsAll(t, e))
+	narrow("/p/0")
+	has(t, e, 1, 1, 0)
+	stored := func(id string) bool {
+		r, err := knowledgestore.New(store.Store).Get(t.Context(), "acme", id)
+		require.NoError(t, err)
+		return r.Revision != 0
+	}
+	for i, path := range []sluice.Path{"/p/0", "/p/1"} { // the second is outside the pattern
+		require.NoError(t, store.Log.ErasePath(t.Context(), "acme", path, uint64(i+1)))
+		require.Eventually(t, func() bool { return !stored(fmt.Sprint("entry.e", i)) }, time.Minute, 5*time.Millisecond)
+		require.True(t, stored("entry.e2"), "its event is in the log")
+	}
+	narrow("/**")
+	has(t, e, 1, 1, 0)
+	require.Zero(t, embedsAll(t, e))
+}
