@@ -16,7 +16,7 @@ const (
 	MaxClaims    = 100 // jobs
 	MaxClaimWait = 30 * time.Second
 	maxWorker    = 256  // bytes
-	maxHidden    = 1000 // jobs that a claim skips because the worker may not see them
+	maxSkipped   = 1000 // jobs that a claim tries and skips
 )
 
 // ClaimRequest asks for jobs.
@@ -49,11 +49,11 @@ func (q *ClaimRequest) Validate() error {
 var errSkip = errors.New("not this one")
 
 // Claim gives jobs to a worker, those of the highest priority first, in the order of their entries
-// (S3-84). The caller must have the right to read the whole namespace. Claim skips entries whose
-// own label hides them from the caller (S3-95). Codes InvalidRequest; NotFound; Unavailable. If
-// there is no job, Claim waits up to q.Wait, and then returns an empty list. If an error occurs
-// after it has claimed some jobs, it returns these without the error, because their leases have
-// begun. Each job has a token, and the lease in milliseconds.
+// (S3-84). The caller must have the right to read the whole namespace. Claim does not touch jobs
+// about entries whose own label hides them from the caller (S3-95). Codes InvalidRequest; NotFound;
+// Unavailable. If there is no job, Claim waits up to q.Wait, and then returns an empty list. If an
+// error occurs after it has claimed some jobs, it returns these without the error, because their
+// leases have begun. Each job has a token, and the lease in milliseconds.
 func (e *Engine) Claim(ctx context.Context, namespace string, q ClaimRequest, by sluice.Caller) ([]sluice.ClaimedJob, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -113,8 +113,12 @@ func (s *space) claim(ctx context.Context, q *ClaimRequest, by sluice.Caller) ([
 	jobs := []sluice.ClaimedJob{}
 	var aside []*task
 	defer func() { s.back(aside) }()
-	for len(jobs) < q.Max && len(aside) < maxHidden {
-		t := s.next(q.Types)
+	sees := s.eyes(by)
+	for len(jobs) < q.Max && len(aside) < maxSkipped {
+		t := s.next(q.Types, sees)
+		if t == nil && sees.undecided && len(jobs) == 0 {
+			return nil, model.PermissionsUnknown()
+		}
 		if t == nil {
 			break
 		}
@@ -134,13 +138,14 @@ func (s *space) claim(ctx context.Context, q *ClaimRequest, by sluice.Caller) ([
 	return jobs, nil
 }
 
-// next takes a ready task out of the queue.
-func (s *space) next(types []sluice.JobType) *task {
+// next takes a ready task out of the queue, with labels that are seen. Others stay, so that they
+// neither end the claim nor are missing from the claim of another worker.
+func (s *space) next(types []sluice.JobType, sees *eyes) *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.advance(s.opts.Now())
 	for {
-		t := s.queue.take(types)
+		t := s.queue.take(types, sees.labels)
 		if t == nil {
 			return nil
 		}
@@ -153,14 +158,19 @@ func (s *space) next(types []sluice.JobType) *task {
 	}
 }
 
-// back returns tasks to the queue, unless others have taken their place. A task that is in a heap
-// was queued again meanwhile.
+// back returns tasks that could not be claimed to the queue, unless others have taken their place. A
+// task that is in a heap was queued again meanwhile. They are tried again a little later, after
+// those behind them.
 func (s *space) back(all []*task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(all) > 0 {
+		defer s.wake()
+	}
+	due := s.opts.Now().Add(firstWait)
 	for _, t := range all {
 		if s.tasks[t.id] == t && t.in == nil {
-			s.queue.set(t, time.Time{})
+			s.queue.set(t, due)
 		}
 	}
 }

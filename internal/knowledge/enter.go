@@ -44,8 +44,9 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	is := newItem(ref, ev)
 	is.seq, is.reading, is.bytes = seq, reading, s.bytesOf(is)
+	label := is.label
 	if was != nil {
-		was.reading = reading
+		label, was.reading = was.label, reading
 		if ref.Source == sluice.SourceLocal && seq < was.seq { // it was read before
 			return
 		}
@@ -62,6 +63,9 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	s.omitted.remove(ref, 0)
 	s.items[ref] = is
+	if label != is.label {
+		s.queue.relabel(ref)
+	}
 	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // the stored record may have more than this one
 		s.attach(rec)
 		s.wanted[ref] = true

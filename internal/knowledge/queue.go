@@ -21,24 +21,36 @@ type task struct {
 	place int
 }
 
-// queue holds the tasks that workers can claim now, by type, those that they can claim later, by
-// time, and comparisons with a missing neighbour, by this. The lock of the space guards it. set,
-// drop and take cost O(log n).
+// labels are those of the entries of a task; "" is that of the namespace. They decide who may see
+// the task.
+type labels struct{ entry, against string }
+
+// queue holds the tasks that workers can claim now, by type and labels, those that they can claim
+// later, by time, and comparisons with a missing neighbour, by this. The lock of the space guards
+// it. set and drop cost O(log n), take costs O(labels) more.
 type queue struct {
-	ready  map[sluice.JobType]*tasks
+	labels func(*task) labels // at present
+	ready  map[sluice.JobType]map[labels]*tasks
 	later  *tasks
-	parked map[sluice.EntryRef]*tasks // none is empty
+	parked map[sluice.EntryRef]*tasks
 }
 
-func newQueue() queue {
+func newQueue(labelsOf func(*task) labels) queue {
 	return queue{
-		ready:  map[sluice.JobType]*tasks{sluice.JobEmbed: {less: older}, sluice.JobEmbedMirrored: {less: older}, sluice.JobCompare: {less: older}},
+		labels: labelsOf,
+		ready:  map[sluice.JobType]map[labels]*tasks{sluice.JobEmbed: {}, sluice.JobEmbedMirrored: {}, sluice.JobCompare: {}},
 		later:  &tasks{less: func(a, b *task) bool { return a.due.Before(b.due) }},
 		parked: map[sluice.EntryRef]*tasks{},
 	}
 }
 
-func older(a, b *task) bool { return a.order < b.order }
+// among returns one of several heaps. It is among them until its last task leaves.
+func among[K comparable](all map[K]*tasks, key K) *tasks {
+	if all[key] == nil {
+		all[key] = &tasks{less: func(a, b *task) bool { return a.order < b.order }, empty: func() { delete(all, key) }}
+	}
+	return all[key]
+}
 
 // set queues a task that workers can claim from due on; a zero time is now.
 func (q *queue) set(t *task, due time.Time) {
@@ -46,29 +58,26 @@ func (q *queue) set(t *task, due time.Time) {
 	t.due = due
 	t.in = q.later
 	if due.IsZero() {
-		t.in = q.ready[t.kind]
+		t.in = among(q.ready[t.kind], q.labels(t))
 	}
 	heap.Push(t.in, t)
 }
 
 func (q *queue) drop(t *task) {
-	if t.in == nil {
+	in := t.in
+	if in == nil {
 		return
 	}
-	heap.Remove(t.in, t.place)
-	if t.pair != nil && q.parked[t.pair.Against] != nil && q.parked[t.pair.Against].Len() == 0 {
-		delete(q.parked, t.pair.Against)
+	heap.Remove(in, t.place)
+	if in.Len() == 0 && in.empty != nil {
+		in.empty()
 	}
 }
 
 // park keeps a comparison until its neighbour comes back.
 func (q *queue) park(t *task) {
 	q.drop(t)
-	t.in = q.parked[t.pair.Against]
-	if t.in == nil {
-		t.in = &tasks{less: older}
-		q.parked[t.pair.Against] = t.in
-	}
+	t.in = among(q.parked, t.pair.Against)
 	heap.Push(t.in, t)
 }
 
@@ -99,13 +108,34 @@ func (q *queue) next() time.Time {
 	return q.later.all[0].due
 }
 
-// take removes the first ready task of the first type that has one (S3-84); nil: there is none.
-func (q *queue) take(types []sluice.JobType) *task {
+// relabel moves the ready comparisons with an entry to its present label.
+func (q *queue) relabel(entry sluice.EntryRef) {
+	var moved []*task
+	for of, ready := range q.ready[sluice.JobCompare] {
+		for _, t := range ready.all {
+			if t.pair.Against == entry && q.labels(t) != of {
+				moved = append(moved, t)
+			}
+		}
+	}
+	for _, t := range moved {
+		q.set(t, time.Time{})
+	}
+}
+
+// take removes the first ready task, with labels that sees accepts, of the first type that has one
+// (S3-84); nil: there is none.
+func (q *queue) take(types []sluice.JobType, sees func(labels) bool) *task {
 	for _, kind := range types {
-		if ready := q.ready[kind]; ready != nil && ready.Len() > 0 {
-			t := ready.all[0]
-			q.drop(t)
-			return t
+		var first *task
+		for of, ready := range q.ready[kind] {
+			if head := ready.all[0]; (first == nil || ready.less(head, first)) && sees(of) {
+				first = head
+			}
+		}
+		if first != nil {
+			q.drop(first)
+			return first
 		}
 	}
 	return nil
@@ -113,8 +143,9 @@ func (q *queue) take(types []sluice.JobType) *task {
 
 // tasks is a heap.
 type tasks struct {
-	less func(a, b *task) bool
-	all  []*task
+	less  func(a, b *task) bool
+	empty func() // called after the last task has left; nil: nothing
+	all   []*task
 }
 
 func (h *tasks) Len() int           { return len(h.all) }

@@ -114,9 +114,12 @@ type eyes struct {
 	space     *space
 	by        sluice.Caller
 	undecided bool // for some entry
+	cleared   map[string]bool
 }
 
-func (s *space) eyes(by sluice.Caller) *eyes { return &eyes{space: s, by: by} }
+func (s *space) eyes(by sluice.Caller) *eyes {
+	return &eyes{space: s, by: by, cleared: map[string]bool{}}
+}
 
 // entry reports whether the caller sees an entry. An entry that is gone counts as seen.
 func (e *eyes) entry(it *item) bool {
@@ -126,12 +129,25 @@ func (e *eyes) entry(it *item) bool {
 // pair reports whether the caller sees the neighbour of a pair, from the label in the pair: the
 // neighbour may be gone by now.
 func (e *eyes) pair(p *Pair) bool {
-	if p.crosses() || p.Label == "" {
+	return p.crosses() || e.label(p.Label)
+}
+
+// labels reports whether the caller sees tasks with labels.
+func (e *eyes) labels(of labels) bool { return e.label(of.entry) && e.label(of.against) }
+
+// label reports whether the caller sees entries with a label of their own; "": with none.
+func (e *eyes) label(label string) bool {
+	if label == "" {
 		return true
 	}
-	return e.shows(&sluice.Event{
-		Namespace: e.space.config.Namespace, Path: "/any", Extensions: map[string]string{sluice.AttributeClassification: p.Label},
-	})
+	ok, known := e.cleared[label]
+	if !known {
+		ok = e.shows(&sluice.Event{
+			Namespace: e.space.config.Namespace, Path: "/any", Extensions: map[string]string{sluice.AttributeClassification: label},
+		})
+		e.cleared[label] = ok
+	}
+	return ok
 }
 
 func (e *eyes) shows(ev *sluice.Event) bool {

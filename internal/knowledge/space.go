@@ -69,12 +69,29 @@ type held struct {
 
 func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
 	mine := &account{of: memory}
-	return &space{
+	s := &space{
 		config: c, deps: deps, opts: opts, account: mine, omitted: newOmissions(mine), scans: make(chan struct{}, max(1, opts.Scans/2)), wanted: map[sluice.EntryRef]bool{},
-		items: map[sluice.EntryRef]*item{}, records: map[string]*held{}, tasks: map[string]*task{}, queue: newQueue(),
+		items: map[sluice.EntryRef]*item{}, records: map[string]*held{}, tasks: map[string]*task{},
 		changed: make(chan struct{}), mirrors: map[string]*sluice.Mirror{}, readings: newReadings(),
 		local: vector.New[sluice.EntryRef](c.Dimensions), mirrored: vector.New[sluice.EntryRef](c.Dimensions),
 	}
+	s.queue = newQueue(s.labels)
+	return s
+}
+
+// labels returns the labels of the entries of a task; that of a missing neighbour is the one that it
+// had. The caller holds the lock.
+func (s *space) labels(t *task) (of labels) {
+	if it := s.items[t.entry]; it != nil {
+		of.entry = it.label
+	}
+	if t.pair != nil {
+		of.against = t.pair.Label
+		if it := s.items[t.pair.Against]; it != nil {
+			of.against = it.label
+		}
+	}
+	return of
 }
 
 // loaded notes that a source was read.

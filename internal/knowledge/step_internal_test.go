@@ -163,7 +163,8 @@ func TestQueue_GivesByPriorityAgeAndTime(t *testing.T) {
 	t.Parallel()
 	all := []sluice.JobType{sluice.JobEmbed, sluice.JobEmbedMirrored, sluice.JobCompare}
 	require.Equal(t, []int{30, 25, 20}, []int{all[0].Priority(), all[1].Priority(), all[2].Priority()})
-	q, r := newQueue(), rand.New(rand.NewPCG(1, 2))
+	every := func(labels) bool { return true }
+	q, r := newQueue(func(*task) labels { return labels{} }), rand.New(rand.NewPCG(1, 2))
 	tasks := []*task{
 		{id: "e1", kind: all[0], order: 1},
 		{id: "e2", kind: all[0], order: 2},
@@ -187,12 +188,12 @@ func TestQueue_GivesByPriorityAgeAndTime(t *testing.T) {
 	}
 	require.Equal(t, noon, q.next())
 	q.advance(noon.Add(-1))
-	require.Equal(t, "e1", q.take(all).id)
-	require.Equal(t, "c1", q.take(all[2:]).id, "only the wanted types")
+	require.Equal(t, "e1", q.take(all, every).id)
+	require.Equal(t, "c1", q.take(all[2:], every).id, "only the wanted types")
 	q.advance(noon)
 	require.Zero(t, q.next())
 	var got []string
-	for k := q.take(all); k != nil; k = q.take(all) {
+	for k := q.take(all, every); k != nil; k = q.take(all, every) {
 		got = append(got, k.id)
 	}
 	require.Equal(t, []string{"late", "e2", "m1"}, got)
