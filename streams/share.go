@@ -22,7 +22,7 @@ const (
 func (n Names) ShareOf(stream string) Share {
 	bucket, isBucket := n.bucketOf(stream)
 	switch {
-	case strings.HasPrefix(stream, n.EventsStream("")), stream == n.Mirror(), stream == n.Knowledge(), isBucket && bucket == Scheduled:
+	case strings.HasPrefix(stream, n.EventsStream("")), stream == n.Mirror(), stream == n.Knowledge():
 		return Published
 	case stream == n.Attempts():
 		return Remembered

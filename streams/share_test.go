@@ -12,7 +12,7 @@ import (
 func TestShareOf_EveryStreamHasOne(t *testing.T) {
 	t.Parallel()
 	want := map[string]streams.Share{
-		"EVENTS_acme": streams.Published, "KV_" + streams.Scheduled: streams.Published,
+		"EVENTS_acme":            streams.Published,
 		streams.Names{}.Mirror(): streams.Published, streams.Names{}.Knowledge(): streams.Published, streams.Names{}.Attempts(): streams.Remembered, streams.Names{}.DeadLetters(): streams.Delivered, streams.Names{}.Ledger(): streams.Recorded,
 	}
 	for _, b := range streams.Buckets() {

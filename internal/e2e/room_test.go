@@ -53,6 +53,8 @@ func (s *fullStore) fillUp(t *testing.T) {
 	subscribe(t, s.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/a","endpoint":{"url":%q},%s}`, hook.URL, patient))
 	subscribe(t, s.api, fmt.Sprintf(`{"id":"d","namespace":"default","pattern":"/doomed","endpoint":{"url":%q},"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":1}}}`, hook.URL))
 	s.event(t, "/doomed", "doomed")
+	_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "later", Path: "/later", Data: []byte(`{}`)}, time.Now().Add(time.Hour))
+	require.NoError(t, err)
 	for i := range 20 {
 		id := fmt.Sprint("e", i)
 		s.event(t, "/a", id)
@@ -98,6 +100,7 @@ func (s *fullStore) administer(t *testing.T, grant string) {
 	require.NoError(t, err)
 	_, err = s.api.RevokeGrant(t.Context(), grant)
 	require.NoError(t, err)
+	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "later"))
 	_, err = s.api.Erase(t.Context(), "default", "/private")
 	require.NoError(t, err)
 }

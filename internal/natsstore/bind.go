@@ -186,6 +186,15 @@ func (s *Store) MayAdd() error {
 	return nil
 }
 
+// MayPublish returns an error (Unavailable) if the store has no room for events, like MayAdd. Logs
+// refuse events themselves; scheduled events are records, which NATS stores at any level.
+func (s *Store) MayPublish() error {
+	if level := sluice.StorageLevel(s.level.Load()); level >= sluice.StorageTight {
+		return level.Problem()
+	}
+	return nil
+}
+
 // Writable returns an error (Unavailable) if the server in this process cannot write any more. It
 // makes no request. It returns nil without Options.Intact, as for an external NATS, which refuses
 // writes itself.

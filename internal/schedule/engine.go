@@ -62,6 +62,7 @@ type Engine[T any] struct {
 	timers *timerqueue.Timers
 	index  *index
 	clock  *clock
+	full   outage
 	began  time.Time
 	known  chan struct{} // closed once all stored records have been reported
 
@@ -266,19 +267,40 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 			e.index.removeOf(key, order) // the report of it came after its removal
 			return timerqueue.Again{}
 		}
+		tries := e.kind.Tries(&one)
 		var next Next
 		if err == nil {
 			next, err = e.kind.Step(work, key, &one)
 		}
 		switch {
 		case err == nil && !next.More:
+			if e.full.accepted(key) {
+				e.timers.Recall()
+			}
 			return next.Again
 		case err == nil, sluice.CodeOf(err) == sluice.Conflict: // the concurrent write is read next
 			continue
 		}
-		wait := action.Again(e.kind.Tries(&one))
-		e.opts.Log.WarnContext(ctx, "due record not processed yet", slog.String("what", e.what), slog.String("key", key), slog.Any("error", err), slog.Duration("again", wait))
-		return timerqueue.Again{At: e.needs.Now().Add(wait)}
+		return e.failed(ctx, key, tries, &one, err)
 	}
 	return timerqueue.Again{At: e.needs.Now().Add(action.Again(0))}
+}
+
+// failed logs that a step of a record with a number of attempts failed, and returns when to call
+// Fire again. Refusals of a full store are logged once in an outage. If the record could not store
+// this attempt, it and the later ones of its lane wait in memory.
+func (e *Engine[T]) failed(ctx context.Context, key string, was int, one *T, err error) timerqueue.Again {
+	now, tries := e.needs.Now(), e.kind.Tries(one)
+	again, level := timerqueue.Again{At: now.Add(action.Again(tries))}, slog.LevelWarn
+	if sluice.IsFull(err) {
+		pause, begins := e.full.refused(key, now)
+		if !begins {
+			level = slog.LevelDebug
+		}
+		if tries == was {
+			again = timerqueue.Again{At: now.Add(pause), Hold: true}
+		}
+	}
+	e.opts.Log.Log(ctx, level, "due record not processed yet", slog.String("what", e.what), slog.String("key", key), slog.Any("error", err), slog.Duration("again", again.At.Sub(now)))
+	return again
 }

@@ -1,8 +1,13 @@
 package schedule_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,4 +114,65 @@ func TestBound_CountsIncomingAndKnownRecords(t *testing.T) {
 	e.Know("a", nil)
 	_, err = e.Reserve("acme", "")
 	require.NoError(t, err)
+}
+
+// crowd is records whose steps a full store refuses until a time.
+type crowd struct {
+	tasks
+
+	until time.Time
+	tried *atomic.Int64
+}
+
+func (c crowd) Entry(key string, one **task) timerqueue.Entry {
+	entry := c.tasks.Entry(key, one)
+	entry.Lane = key[:1]
+	return entry
+}
+
+func (c crowd) Step(ctx context.Context, key string, p **task) (next schedule.Next, err error) {
+	c.tried.Add(1)
+	if time.Now().Before(c.until) {
+		return next, sluice.StorageTight.Problem()
+	}
+	return c.tasks.Step(ctx, key, p)
+}
+
+func (crowd) Tries(**task) int { return 0 } // a full store stores no attempt
+
+// What a full store refuses waits longer each time, is told of once, and is done when there is room.
+func TestFire_FullStoreIsNotBesieged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = time.Hour
+		var tried atomic.Int64
+		var log bytes.Buffer
+		now := time.Now()
+		all := crowd{tasks{}, now.Add(outage), &tried}
+		for n := range 100 {
+			all.tasks[strconv.Itoa(n)] = &task{at: now, steps: 1}
+		}
+		e := schedule.New("task", all, schedule.Deps{Owner: everything{}, Replica: "one", Now: time.Now}, schedule.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, f func(string, **task)) error {
+				for n := range len(all.tasks) {
+					one := all.tasks[strconv.Itoa(n)]
+					f(strconv.Itoa(n), &one)
+				}
+				f("", nil)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		<-time.After(outage + 5*time.Second)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Less(t, tried.Load(), int64(100*70+2000), "each once a minute, and one of them every two seconds")
+		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+		for key, one := range all.tasks {
+			require.Len(t, one.done, 1, key)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -93,4 +94,36 @@ func TestBind_LeavesFullLogsAlone(t *testing.T) {
 	stream, err := js.Stream(t.Context(), streams.Names{}.EventsStream(ns))
 	require.NoError(t, err)
 	require.EqualValues(t, 10, stream.CachedInfo().State.Msgs, "nothing goes")
+}
+
+// A scheduled event is a record: on a full store none is added, and those that are stored change and go.
+func TestBind_ScheduledEventsCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	store, _ := small(t)
+	kept := store.Scheduled()
+	schedule := func(id string) (model.Scheduled, error) {
+		one := model.Scheduled{Event: sluice.Event{Namespace: ns, ID: id, Path: "/a"}}
+		var err error
+		one.Revision, err = kept.Put(t.Context(), &one)
+		return one, err
+	}
+	one, err := schedule("one")
+	require.NoError(t, err)
+	require.NoError(t, kept.Room())
+	for _, level := range []sluice.StorageLevel{sluice.StorageTight, sluice.StorageScarce} {
+		require.NoError(t, store.core.Bind(t.Context(), level, 1<<30))
+		require.True(t, sluice.IsFull(kept.Room()))
+		_, err = schedule("two")
+		require.True(t, sluice.IsFull(err), "%v", err)
+		_, err = schedule("one")
+		requireCode(t, sluice.Conflict, err)
+		one.Claim = &sluice.Claim{By: level.String(), Tries: 1}
+		one.Outcome += sluice.OutcomeCancelled
+		one.Revision, err = kept.Put(t.Context(), &one)
+		require.NoError(t, err)
+	}
+	require.NoError(t, kept.DeleteOf(t.Context(), ns))
+	require.NoError(t, store.core.Bind(t.Context(), sluice.StorageAmple, 1<<30))
+	_, err = schedule("two")
+	require.NoError(t, err)
 }

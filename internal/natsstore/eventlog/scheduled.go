@@ -66,23 +66,44 @@ func (l *Log) Scheduled() Scheduled {
 
 // Put stores the state of a scheduled event, and returns its new revision. With revision 0 it
 // creates the event. Codes for a new event: InvalidRequest if its log would refuse it; NotFound for
-// its namespace. Code Conflict unless the stored revision is one.Revision.
+// its namespace; Unavailable without Room. Code Conflict unless the stored revision is
+// one.Revision.
 func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error) {
 	e := &one.Event
 	if one.Revision == 0 {
-		if err := checkEvent(e); err != nil {
-			return 0, err
-		}
-		if _, err := s.log.core.EventsInfo(ctx, e.Namespace); err != nil {
-			return 0, err
-		}
-		b := newBatch(e.Namespace, []sluice.Event{*e}, s.log.stamps)
-		if _, err := b.message(0); err != nil {
+		if err := s.check(ctx, e); err != nil {
 			return 0, err
 		}
 	}
 	return s.bucket.Put(ctx, streams.ScheduledKey(e.Namespace, e.ID), recordOf(one), one.Revision)
 }
+
+// check returns an error if an event cannot be created.
+func (s Scheduled) check(ctx context.Context, e *sluice.Event) error {
+	if err := checkEvent(e); err != nil {
+		return err
+	}
+	if _, err := s.log.core.EventsInfo(ctx, e.Namespace); err != nil {
+		return err
+	}
+	b := newBatch(e.Namespace, []sluice.Event{*e}, s.log.stamps)
+	if _, err := b.message(0); err != nil {
+		return err
+	}
+	full := s.Room()
+	if full == nil {
+		return nil
+	}
+	_, err := s.Get(ctx, e.Namespace, e.ID)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return full
+	}
+	return err // nil if it exists: a repetition is a Conflict also without room
+}
+
+// Room returns an error (Unavailable) if the store has no room for events. Scheduled events can be
+// changed and deleted nevertheless.
+func (s Scheduled) Room() error { return s.log.core.MayPublish() }
 
 // Get returns a scheduled event. Code NotFound if there is none.
 func (s Scheduled) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {

@@ -138,13 +138,15 @@ func eventID() string { return "appointment-" + rand.Text() }
 // if a retry of the action may succeed while the policy still lets the appointment fire.
 func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error) {
 	firing := action.Firing{Creator: a.Creator, Event: event(a)}
-	if was := a.Work.Claim; was != nil {
-		firing.Since = was.Since
+	was := a.Work
+	if was.Claim != nil {
+		firing.Since = was.Claim.Since
 	}
-	work := *a.Work
-	work.Claim = e.due.Claim(a.Work.Claim)
+	work := *was
+	work.Claim = e.due.Claim(was.Claim)
 	a.State, a.Work = sluice.AppointmentFiring, &work
 	if a.Revision, err = e.needs.Records.Put(ctx, a); err != nil {
+		a.Work = was
 		return err
 	}
 	stored, cause := e.needs.Perform.Perform(ctx, firing)

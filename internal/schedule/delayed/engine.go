@@ -26,6 +26,9 @@ type Records interface {
 	// Delete removes an event's record if the stored revision is the record's. Code Conflict
 	// otherwise.
 	Delete(ctx context.Context, s *model.Scheduled) error
+	// Room returns an error (Unavailable) if the store has no room for events. Then Put creates
+	// none either, but changes records.
+	Room() error
 }
 
 // Lists reads all records.

@@ -118,6 +118,7 @@ type world struct {
 	refuse   error // what publishing says
 	away     error // what is said before anything is published
 	blind    error // what looking for an id says
+	full     error // what the store says about room
 
 	left  int  // writes until it dies; below 0: it does not
 	after bool // it dies after the write
@@ -168,6 +169,8 @@ func (w *world) Delete(_ context.Context, s *model.Scheduled) error {
 		return nil
 	})
 }
+
+func (w *world) Room() error { return w.full }
 
 func (w *world) Watch(context.Context, func(string, *model.Scheduled)) error { return nil }
 
@@ -386,4 +389,35 @@ func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 	releases[0]()
 	_, err = e.due.Reserve("acme", "")
 	require.NoError(t, err)
+}
+
+// On a full store, a due event waits in memory, and can be cancelled; also if a server died while it stored it.
+func TestCancel_WorksWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for _, died := range []bool{false, true} {
+		full := sluice.StorageTight.Problem()
+		w := &world{
+			now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
+			full: full, refuse: full,
+		}
+		s := model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}}
+		if died {
+			s.Claim = &sluice.Claim{By: "two", Since: w.now, At: w.now.Add(-action.ClaimFor), Tries: 1}
+		}
+		_, err := w.Put(t.Context(), &s)
+		require.NoError(t, err)
+		e := w.engine("one")
+		var last time.Duration
+		for range 4 {
+			again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
+			last, w.now = again.At.Sub(w.now), again.At
+		}
+		require.GreaterOrEqual(t, last, 2*time.Second)
+		require.Equal(t, died, w.records["e"].Claim != nil)
+		require.Equal(t, map[bool]uint64{false: 1, true: 3}[died], w.revision, "of the attempts, none is stored but the end of the interrupted one")
+		w.now = w.now.Add(schedule.OnTheWay)
+		require.NoError(t, e.Cancel(t.Context(), w.records["e"], "user:bob"))
+		require.Empty(t, w.stored)
+		require.Empty(t, w.records)
+	}
 }

@@ -66,12 +66,19 @@ func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next sche
 		return next, k.finish(ctx, s)
 	case publish, resume:
 	}
+	was := s.Claim
+	if was == nil || !was.Idle.IsZero() { // an interrupted attempt is ended also without room, so that the event can be cancelled
+		if err := k.needs.Records.Room(); err != nil {
+			return next, err
+		}
+	}
 	firing := action.Firing{Creator: s.Creator, Event: s.Event, Paid: true}
-	if was := s.Claim; was != nil {
+	if was != nil {
 		firing.Since = was.Since
 	}
-	s.Claim = k.due.Claim(s.Claim)
+	s.Claim = k.due.Claim(was)
 	if s.Revision, err = k.needs.Records.Put(ctx, s); err != nil {
+		s.Claim = was
 		return next, err
 	}
 	return next, k.publish(ctx, s, firing)
