@@ -79,6 +79,7 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 		return a, false, err
 	}
 	for range maxRaces {
+		next := a
 		was, err := e.settled(ctx, a.Namespace, a.ID)
 		created := sluice.CodeOf(err) == sluice.NotFound
 		switch {
@@ -87,18 +88,19 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 		case created:
 			err = replaces(&a, nil, may)
 		case err == nil:
-			err = replaces(&a, &was, may)
+			next.At = beginOf(&a, &was, e.needs.Now())
+			err = replaces(&next, &was, may)
 		}
 		if err != nil {
 			return a, false, err
 		}
-		if !created && same(&was, &a) {
+		if !created && same(&was, &next) {
 			return was, false, nil
 		}
-		if err := e.fits(&a); err != nil {
+		if err := e.fits(&next); err != nil {
 			return a, false, err
 		}
-		is, err := e.putIn(ctx, a, &was)
+		is, err := e.putIn(ctx, next, &was)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return is, created, err
 		}
@@ -226,13 +228,26 @@ func definition(a *sluice.Appointment) definitionOf {
 	return is
 }
 
-// same reports whether a stored appointment equals another, apart from the time of a repeating one,
-// which has advanced.
+// beginOf returns the first time of an appointment that replaces another. If that is over and the
+// appointment repeats, it goes on where its predecessor is with the same times, else at its next
+// time, because its definition is often stored again with the time at which it once began.
+func beginOf(a, was *sluice.Appointment, now time.Time) time.Time {
+	every := a.Every.Std()
+	switch {
+	case every <= 0 || a.At.After(now.Add(punctual)):
+	case was.Every == a.Every && !was.At.Before(a.At) && was.At.Sub(a.At)%every == 0:
+		return was.At
+	case now.Sub(a.At) > punctual:
+		if at, ok := next(a, now); ok {
+			return at
+		}
+	}
+	return a.At
+}
+
+// same reports whether two appointments have the same definition and creator.
 func same(was, a *sluice.Appointment) bool {
 	is, like := definition(was), definition(a)
-	if every := a.Every.Std(); every > 0 && is.At.Sub(like.At)%every == 0 && is.At.After(like.At) {
-		is.At = like.At
-	}
 	one, err := json.Marshal(is)
 	other, err2 := json.Marshal(like)
 	return err == nil && err2 == nil && bytes.Equal(one, other) && was.CreatedBy == a.CreatedBy && was.Grant == a.Grant

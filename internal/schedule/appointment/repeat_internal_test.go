@@ -134,3 +134,56 @@ func TestFollowing_EndsUnreadableRecords(t *testing.T) {
 		require.False(t, ok, a.TimeZone)
 	}
 }
+
+// One that repeats is stored again with the time at which it once began: it does not fire for times that are over.
+func TestPut_ChangeFiresNothingThatIsOver(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0).UTC()
+	const hour, day, late = time.Hour, 24 * time.Hour, 100*24*time.Hour + 4*time.Hour
+	for _, c := range []struct {
+		name   string
+		change func(*sluice.Appointment)
+		want   time.Duration
+	}{
+		{"the action", func(a *sluice.Appointment) { a.Action.Type = "other" }, 101 * day},
+		{"a begin on the same times", func(a *sluice.Appointment) { a.At = start.Add(day) }, 101 * day},
+		{"the interval", func(a *sluice.Appointment) { a.Every = sluice.Duration(2 * hour) }, late + 2*hour},
+		{"other times", func(a *sluice.Appointment) { a.At = start.Add(hour) }, 101*day + hour},
+		{"a begin that is to come", func(a *sluice.Appointment) { a.At = start.Add(200 * day) }, 200 * day},
+		{"an earlier begin that is to come", func(a *sluice.Appointment) { a.At = start.Add(150 * day) }, 150 * day},
+		{"a begin right now", func(a *sluice.Appointment) { a.At = start.Add(late - time.Second) }, late - time.Second},
+	} {
+		w := newWorld(start.Add(-hour))
+		e := w.engine("one")
+		daily := func(a *sluice.Appointment) {
+			a.At, a.Every, a.Notice, a.MissPolicy, a.Grace = start, sluice.Duration(day), 0, sluice.MissCatchUp, 0
+		}
+		w.set(t, e, daily)
+		w.now = start.Add(late)
+		w.keep(t, "one", w.now)
+		if c.name == "an earlier begin that is to come" {
+			w.set(t, e, func(a *sluice.Appointment) { daily(a); a.At = start.Add(200 * day) })
+		}
+		w.stored = nil
+		w.set(t, e, func(a *sluice.Appointment) { daily(a); c.change(a) })
+		require.Equal(t, start.Add(c.want), w.read("a").At, c.name)
+		w.keep(t, "one", start.Add(late))
+		require.Equal(t, c.want < late, len(w.stored) == 1, c.name)
+	}
+}
+
+// Of one that is caught up, the same again changes nothing.
+func TestPut_SameAgainKeepsAPendingCatchUp(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0).UTC()
+	w := newWorld(start.Add(100 * time.Hour))
+	e := w.engine("one")
+	for range 2 {
+		w.set(t, e, func(a *sluice.Appointment) {
+			a.At, a.Every, a.MissPolicy, a.Grace = start, sluice.Duration(time.Hour), sluice.MissCatchUp, 0
+		})
+	}
+	require.Equal(t, start, w.read("a").At)
+	w.keep(t, "one", w.now)
+	require.Len(t, w.stored, 1)
+}
