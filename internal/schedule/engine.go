@@ -195,9 +195,21 @@ func (e *Engine[T]) Claim(was *sluice.Claim) *sluice.Claim {
 	now := e.needs.Now().UTC()
 	is := &sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: 1}
 	if was != nil {
-		is.Since, is.Tries, is.Sent = was.Since, was.Tries+1, was.Sent || was.Idle.IsZero() // a replica that died may have sent the event
+		is.Tries = was.Tries + 1
+	}
+	if since := Sent(was); !since.IsZero() {
+		is.Since, is.Sent = since, true
 	}
 	return is
+}
+
+// Sent returns the time since which the attempts at a record may have stored its event; zero if
+// none may have: each failed before the event was sent.
+func Sent(c *sluice.Claim) time.Time {
+	if c == nil || !c.Sent && !c.Idle.IsZero() { // a replica that died may have sent it
+		return time.Time{}
+	}
+	return c.Since
 }
 
 // OnTheWay is how long after a failed attempt its event may still reach the log.

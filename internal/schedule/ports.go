@@ -14,8 +14,8 @@ import (
 // Performer publishes an event with the current rights of its creator.
 type Performer interface {
 	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
-	// Find returns where an event is stored; the zero value if it is not.
-	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+	// Find returns where an event was stored at a time or later; the zero value if it was not.
+	Find(ctx context.Context, e *sluice.Event, since time.Time) (sluice.Stored, error)
 }
 
 // Teller publishes a system event. A repeated call with the same id publishes nothing more.

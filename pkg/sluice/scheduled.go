@@ -9,7 +9,7 @@ const AttributeDeliverAt = "deliverat"
 // Claim records that a replica is storing a due event.
 type Claim struct {
 	By    string    `json:"by"`    // replica
-	Since time.Time `json:"since"` // when the first replica started
+	Since time.Time `json:"since"` // when the first try started that may have stored the event
 	At    time.Time `json:"at"`
 	Tries int       `json:"tries"`
 

@@ -31,6 +31,7 @@ type Log struct {
 	pages     chan struct{} // contains one element for each page of a feed that is being read
 	observers chan struct{} // contains one element for each page of changes that is being read
 	searches  chan struct{} // contains one element for each search for an ID
+	checks    chan struct{} // the same for StoredSince, which callers of searches cannot delay
 	searched  uint64        // messages that a search for an ID reads at the end of a log, and as many around the time in the ID
 	batches   sync.Map      // by namespace: a channel that contains one element for each open atomic batch
 	commits   *committer    // of batches of events
@@ -42,7 +43,7 @@ type Log struct {
 func New(ctx context.Context, core *natsstore.Store) *Log {
 	l := &Log{
 		core: core, stamps: &stamps{names: core.Names()}, searched: defaultSearch,
-		pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce),
+		pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce), checks: make(chan struct{}, checksAtOnce),
 		observers: make(chan struct{}, changesAtOnce),
 	}
 	l.commits = newCommitter(l.atomic)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,11 +65,47 @@ func TestSearch_ReadsABoundedPartOfTheLog(t *testing.T) {
 	_, err := l.Resolve(t.Context(), "default", "e5")
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
 	require.Contains(t, err.Error(), "use its sequence")
-	e, err := l.EventByIDAnywhere(t.Context(), "default", "e5")
-	require.NoError(t, err, "who has to know is told")
-	require.Equal(t, uint64(5), e.Seq)
-	_, err = l.EventByIDAnywhere(t.Context(), "default", "none")
+}
+
+// A caller that must know whether an event was stored since a time finds it, however many came after it, and reads no other path.
+func TestStoredSince_ReadsAPathSinceATime(t *testing.T) {
+	t.Parallel()
+	l := searched(t, 1)
+	send(t, l, "before")
+	stored := time.Now()
+	require.Eventually(t, func() bool { return time.Now().After(stored) }, time.Minute, time.Millisecond)
+	since := time.Now()
+	send(t, l, "after")
+	for n := range 100 {
+		send(t, l, strconv.Itoa(n))
+	}
+	for _, c := range []struct {
+		id    string
+		path  sluice.Path
+		since time.Time
+		want  uint64
+	}{
+		{"after", "/a", since, 2},
+		{"before", "/a", since, 0},
+		{"before", "/a", since.Add(-time.Hour), 1},
+		{"after", "/b", since, 0},
+		{"none", "/a", time.Time{}, 0},
+		{"after", "/a", time.Now().Add(time.Hour), 0},
+	} {
+		seq, err := l.StoredSince(t.Context(), &sluice.Event{Namespace: "default", Path: c.path, ID: c.id}, c.since)
+		require.NoError(t, err)
+		require.Equal(t, c.want, seq, "%+v", c)
+	}
+	_, err := l.StoredSince(t.Context(), &sluice.Event{Namespace: "none", Path: "/a", ID: "after"}, since)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	for range checksAtOnce {
+		l.checks <- struct{}{}
+	}
+	_, err = l.StoredSince(t.Context(), &sluice.Event{Namespace: "default", Path: "/a", ID: "after"}, since)
+	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
+	e, err := l.EventByID(t.Context(), "default", "99")
+	require.NoError(t, err, "others still search")
+	require.Equal(t, uint64(102), e.Seq)
 }
 
 func TestSearch_ConcurrencyIsBounded(t *testing.T) {

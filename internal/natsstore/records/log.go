@@ -122,10 +122,10 @@ func (l ActionLog) Window(ctx context.Context, namespace string) (time.Duration,
 	return ns.DedupWindow.Std(), err
 }
 
-// EventByID returns an event of any age, so that an action that was already performed is not
-// repeated.
-func (l ActionLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
-	return l.EventByIDAnywhere(ctx, namespace, id)
+// StoredSince returns the sequence of an action's event that was published at a time or later, by
+// the clock of any server; 0 if there is none.
+func (l ActionLog) StoredSince(ctx context.Context, e *sluice.Event, since time.Time) (uint64, error) {
+	return l.Log.StoredSince(ctx, e, since.Add(-clockSkew))
 }
 
 // Letters gives the publisher of system events access to dead letters.

@@ -24,8 +24,9 @@ type Log interface {
 	// Window returns the dedup window of a namespace's log: how long it recognizes a repeated id.
 	// Code NotFound if there is no such namespace.
 	Window(ctx context.Context, namespace string) (time.Duration, error)
-	// EventByID returns an event. Code NotFound.
-	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+	// StoredSince returns the sequence of an event with the path and ID of e that was published at
+	// a time or later; 0 if there is none.
+	StoredSince(ctx context.Context, e *sluice.Event, since time.Time) (seq uint64, err error)
 }
 
 // Deps are a performer's dependencies.
@@ -47,7 +48,7 @@ type Firing struct {
 	Creator sluice.Creator
 	Event   sluice.Event // with its namespace, and with an id that is the same in all attempts of this firing
 	Paid    bool         // the namespace's quota has been charged
-	Since   time.Time    // the first attempt; zero: this is the first
+	Since   time.Time    // the first attempt that may have stored the event; zero: there was none
 }
 
 // MaxTime is the timeout of one attempt. An attempt that begins this long before the dedup window
@@ -107,10 +108,17 @@ type sentError struct{ error }
 // Unwrap returns the cause, for package errors.
 func (e sentError) Unwrap() error { return e.error }
 
+// unsentError is an error of a publisher that did not send the event.
+type unsentError struct{ error }
+
+// Unwrap returns the cause, for package errors.
+func (e unsentError) Unwrap() error { return e.error }
+
 // Sent reports whether a firing that failed with err may nevertheless have stored the event.
 func Sent(err error) bool {
-	_, ok := errors.AsType[sentError](err)
-	return ok
+	_, sent := errors.AsType[sentError](err)
+	_, unsent := errors.AsType[unsentError](err)
+	return sent && !unsent
 }
 
 // done returns where an earlier attempt stored the event. It returns zero if none did, or if the
@@ -120,20 +128,20 @@ func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) 
 	if err != nil || p.needs.Now().Add(MaxTime).Sub(f.Since) < window {
 		return sluice.Stored{}, err
 	}
-	return p.Find(ctx, &f.Event)
+	return p.Find(ctx, &f.Event, f.Since)
 }
 
-// Find returns where a firing's event is stored; zero if it was not stored, or is gone from the
-// log.
-func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error) {
-	is, err := p.needs.Log.EventByID(ctx, e.Namespace, e.ID)
-	switch {
-	case sluice.CodeOf(err) == sluice.NotFound || err == nil && is.Path != e.Path:
-		return sluice.Stored{}, nil
-	case err != nil:
+// Find returns where a firing's event was stored at a time or later; zero if it was not stored, or
+// is gone from the log.
+func (p *Performer) Find(ctx context.Context, e *sluice.Event, since time.Time) (sluice.Stored, error) {
+	seq, err := p.needs.Log.StoredSince(ctx, e, since)
+	if seq == 0 || err != nil {
+		if sluice.CodeOf(err) == sluice.NotFound { // the log itself is gone
+			err = nil
+		}
 		return sluice.Stored{}, err
 	}
-	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
+	return sluice.Stored{ID: e.ID, Seq: seq, Path: e.Path, Duplicate: true}, nil
 }
 
 // concealed replaces a refusal by one that does not reveal which right the creator lacks. The

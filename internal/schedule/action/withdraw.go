@@ -22,10 +22,14 @@ func (p *Revocable) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 	ctx, leave := p.under.Enter(ctx, &f)
 	defer leave()
 	stored, err := p.Performer.Perform(ctx, f)
-	if err != nil && inflight.WasCut(ctx) {
-		err = sluice.Errorf(sluice.Unavailable, "permissions changed; checking again")
+	if err == nil || !inflight.WasCut(ctx) {
+		return stored, err
 	}
-	return stored, err
+	cut := error(sluice.Errorf(sluice.Unavailable, "permissions changed; checking again"))
+	if Sent(err) {
+		cut = sentError{cut}
+	}
+	return stored, cut
 }
 
 // Withdraw cancels the firings for which lost returns true, given their creator and path. It
@@ -43,7 +47,7 @@ type Cancellable struct{ ingest.Publisher }
 // Publish stores events. A context that Withdraw cancels does not abort a publish in flight.
 func (c Cancellable) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, unsentError{err}
 	}
 	whole, end := context.WithCancelCause(shutdown.Lasting(ctx))
 	defer end(nil)

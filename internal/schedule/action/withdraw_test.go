@@ -22,6 +22,7 @@ import (
 // slowLog is a log that takes its time, and stores what it was given also if no caller waits.
 type slowLog struct {
 	asking func() // before a right is asked for
+	lost   error  // in place of the answer
 	given  atomic.Int32
 	stored atomic.Int32
 }
@@ -39,7 +40,7 @@ func (l *slowLog) Publish(ctx context.Context, _ string, events []sluice.Event) 
 	case <-time.After(time.Second):
 	}
 	l.stored.Add(1)
-	return make([]sluice.Stored, len(events)), nil
+	return make([]sluice.Stored, len(events)), l.lost
 }
 
 func performingOn(l *slowLog) *action.Revocable {
@@ -48,8 +49,8 @@ func performingOn(l *slowLog) *action.Revocable {
 	})})}
 }
 
-func dueOf(by sluice.Principal) action.Firing {
-	return action.Firing{Creator: sluice.Creator{CreatedBy: by}, Event: sluice.Event{Namespace: "acme", Path: "/a", Type: "t", ID: "1"}}
+func dueOf() action.Firing {
+	return action.Firing{Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", Path: "/a", Type: "t", ID: "1"}}
 }
 
 func ofRoot(sub *sluice.Subscription) bool {
@@ -64,7 +65,7 @@ func TestWithdraw_WaitsForAWriteInFlight(t *testing.T) { // C43
 		p := performingOn(l)
 		done := make(chan error, 1)
 		go func() {
-			_, err := p.Perform(t.Context(), dueOf(sluice.Root))
+			_, err := p.Perform(t.Context(), dueOf())
 			done <- err
 		}()
 		synctest.Wait()
@@ -87,10 +88,30 @@ func TestWithdraw_CutsOffBeforeTheWrite(t *testing.T) { // C43
 			go func() { withdrawn <- p.Withdraw(t.Context(), ofRoot) }()
 			synctest.Wait()
 		}
-		_, err := p.Perform(t.Context(), dueOf(sluice.Root))
+		_, err := p.Perform(t.Context(), dueOf())
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(err), "it is tried again, and the right asked for")
 		require.NoError(t, <-withdrawn)
+		require.False(t, action.Sent(err))
 		require.Zero(t, l.given.Load())
+	})
+}
+
+// A write that was waited for and whose answer was lost may have stored the event.
+func TestWithdraw_LostAnswerCountsAsSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &slowLog{asking: func() {}, lost: sluice.Errorf(sluice.Unavailable, "no answer")}
+		p := performingOn(l)
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Perform(t.Context(), dueOf())
+			done <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, p.Withdraw(t.Context(), ofRoot))
+		err := <-done
+		require.ErrorContains(t, err, "checking again")
+		require.True(t, action.Sent(err))
 	})
 }
 
@@ -106,7 +127,7 @@ func TestShutdown_DoesNotWaitForTheLog(t *testing.T) {
 			<-time.After(time.Millisecond)
 			end(why)
 		}()
-		_, err := performingOn(l).Perform(ctx, dueOf(sluice.Root))
+		_, err := performingOn(l).Perform(ctx, dueOf())
 		require.ErrorIs(t, err, why)
 		require.False(t, inflight.WasCut(ctx))
 		require.Equal(t, time.Millisecond, time.Since(begun))

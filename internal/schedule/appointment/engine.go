@@ -326,7 +326,7 @@ func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
 	}
 	ok, err := e.due.Stoppable(a.Work.Claim, func() (bool, error) {
 		event := event(a)
-		stored, err := e.needs.Perform.Find(ctx, &event)
+		stored, err := e.needs.Perform.Find(ctx, &event, a.Work.Claim.Since)
 		return stored.Seq > 0, err
 	})
 	if err == nil && !ok {

@@ -115,8 +115,12 @@ func (e *Engine) resume(ctx context.Context, a *sluice.Appointment) error {
 	if reason == "" {
 		return e.perform(ctx, a)
 	}
+	since := schedule.Sent(a.Work.Claim)
+	if since.IsZero() {
+		return e.miss(ctx, a, reason)
+	}
 	event := event(a)
-	stored, err := e.needs.Perform.Find(ctx, &event)
+	stored, err := e.needs.Perform.Find(ctx, &event, since)
 	switch {
 	case err != nil:
 		return err
@@ -137,11 +141,8 @@ func eventID() string { return "appointment-" + rand.Text() }
 // perform claims an appointment, performs its action, and stores the outcome. It returns an error
 // if a retry of the action may succeed while the policy still lets the appointment fire.
 func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error) {
-	firing := action.Firing{Creator: a.Creator, Event: event(a)}
 	was := a.Work
-	if was.Claim != nil {
-		firing.Since = was.Claim.Since
-	}
+	firing := action.Firing{Creator: a.Creator, Event: event(a), Since: schedule.Sent(was.Claim)}
 	work := *was
 	work.Claim = e.due.Claim(was.Claim)
 	a.State, a.Work = sluice.AppointmentFiring, &work

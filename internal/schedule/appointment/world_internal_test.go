@@ -112,11 +112,11 @@ func (w *world) Watch(context.Context, func(string, *sluice.Appointment)) error 
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return window, nil }
 
-func (w *world) EventByID(_ context.Context, _, id string) (sluice.Event, error) {
-	if _, ok := w.log[id]; ok {
-		return sluice.Event{ID: id, Path: "/a", Seq: 1}, nil
+func (w *world) StoredSince(_ context.Context, e *sluice.Event, since time.Time) (uint64, error) {
+	if at, ok := w.log[e.ID]; ok && !at.Before(since) {
+		return 1, nil
 	}
-	return sluice.Event{}, sluice.Errorf(sluice.NotFound, "none")
+	return 0, nil
 }
 
 func (w *world) Publish(_ context.Context, _ string, events []sluice.Event) (stored []sluice.Stored, err error) {

@@ -286,7 +286,7 @@ func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Princi
 // unknown outcome may have stored it.
 func (e *Engine) stoppable(ctx context.Context, s *model.Scheduled) error {
 	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
-		stored, err := e.needs.Perform.Find(ctx, &s.Event)
+		stored, err := e.needs.Perform.Find(ctx, &s.Event, s.Claim.Since)
 		return stored.Seq > 0, err
 	})
 	if err == nil && !ok {

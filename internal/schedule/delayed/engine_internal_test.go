@@ -115,10 +115,11 @@ type world struct {
 	told     map[string]bool
 	tells    int
 	window   time.Duration
-	refuse   error // what publishing says
-	away     error // what is said before anything is published
-	blind    error // what looking for an id says
-	full     error // what the store says about room
+	refuse   error       // what publishing says
+	away     error       // what is said before anything is published
+	blind    error       // what looking for an id says
+	full     error       // what the store says about room
+	searched []time.Time // since when the log was searched
 
 	left  int  // writes until it dies; below 0: it does not
 	after bool // it dies after the write
@@ -176,14 +177,18 @@ func (w *world) Watch(context.Context, func(string, *model.Scheduled)) error { r
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return w.window, nil }
 
-func (w *world) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+func (w *world) StoredSince(_ context.Context, e *sluice.Event, since time.Time) (uint64, error) {
+	w.searched = append(w.searched, since)
+	if at, ok := w.log[e.ID]; ok && !at.Before(since) {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+func (w *world) RecentByID(_ context.Context, _, id string) (sluice.Event, error) {
 	if w.blind != nil {
 		return sluice.Event{}, w.blind
 	}
-	return w.EventByID(ctx, ns, id)
-}
-
-func (w *world) EventByID(_ context.Context, _, id string) (sluice.Event, error) {
 	if _, ok := w.log[id]; ok {
 		return sluice.Event{ID: id, Path: "/a", Seq: 1}, nil
 	}
@@ -420,4 +425,35 @@ func TestCancel_WorksWithoutRoom(t *testing.T) {
 		require.Empty(t, w.stored)
 		require.Empty(t, w.records)
 	}
+}
+
+// After the dedup window the log is searched before an attempt if an earlier one may have stored the event, and from that one on.
+func TestStore_SearchesOnlyAfterASentAttempt(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1_700_000_000, 0)
+	away := sluice.Errorf(sluice.Unavailable, "away")
+	w := &world{now: begin, records: map[string]model.Scheduled{}, log: map[string]time.Time{}, window: time.Hour, left: -1, away: away}
+	_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+	require.NoError(t, err)
+	e := w.engine("one")
+	attempts := func(until time.Time) {
+		for w.now.Before(until) {
+			w.now = e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")).At
+		}
+	}
+	attempts(begin.Add(3 * time.Hour))
+	require.Empty(t, w.searched, "nothing was sent")
+	w.away, w.refuse = nil, away
+	sent := w.now
+	attempts(begin.Add(3*time.Hour + 30*time.Minute))
+	require.Empty(t, w.searched, "the log would know its id")
+	attempts(begin.Add(6 * time.Hour))
+	require.NotEmpty(t, w.searched)
+	for _, since := range w.searched {
+		require.Equal(t, sent.UTC(), since.UTC())
+	}
+	w.log["e"] = sent
+	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
+	require.Empty(t, w.stored, "it is not stored again")
+	require.Empty(t, w.records)
 }

@@ -72,10 +72,7 @@ func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next sche
 			return next, err
 		}
 	}
-	firing := action.Firing{Creator: s.Creator, Event: s.Event, Paid: true}
-	if was != nil {
-		firing.Since = was.Since
-	}
+	firing := action.Firing{Creator: s.Creator, Event: s.Event, Paid: true, Since: schedule.Sent(was)}
 	s.Claim = k.due.Claim(was)
 	if s.Revision, err = k.needs.Records.Put(ctx, s); err != nil {
 		s.Claim = was
