@@ -205,16 +205,13 @@ func readFrom(last, since time.Time) time.Time {
 	return since
 }
 
-// storedBehind returns when the first message of a log behind a sequence was stored; zero if there
-// is none.
-func (s *Store) storedBehind(ctx context.Context, ns string, seq uint64) (at time.Time, err error) {
+// storedBehind returns when the first message of a log behind a sequence was stored; zero if the
+// leader has none.
+func (s *Store) storedBehind(ctx context.Context, ns string, seq uint64) (time.Time, error) {
 	if seq == math.MaxUint64 {
-		return at, nil
+		return time.Time{}, nil
 	}
-	msgs, _, err := s.core.Direct(ctx, ns, natsstore.DirectRequest{Seq: seq + 1, Batch: 1})
-	if err == nil && len(msgs) > 0 {
-		at, err = time.Parse(time.RFC3339Nano, natsstore.LastHeader(msgs[0], natsstore.HeaderStored))
-	}
+	at, err := s.log.StoredFrom(ctx, ns, seq+1)
 	if err != nil {
 		return at, fmt.Errorf("time of the first message behind %d: %w", seq, err)
 	}
@@ -327,20 +324,11 @@ func progressed(p model.Progress, a *tried, id string) model.Progress {
 }
 
 // lastTime returns the time at which the last message of a subject was stored; zero if there is
-// none.
+// none. The leader answers: a replica that is behind may have none of several.
 func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time, error) {
-	handle, err := s.core.JetStream().Stream(ctx, stream)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("stream %s: %w", stream, err)
-	}
-	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return handle.GetLastMsgForSubject(ctx, subject)
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return time.Time{}, nil
-	}
+	last, err := s.core.LeadersMessage(ctx, stream, natsstore.MessageRequest{Last: subject})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("last of %s: %w", subject, err)
 	}
-	return msg.Time, nil
+	return last.Time, nil
 }

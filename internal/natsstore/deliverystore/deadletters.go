@@ -159,27 +159,21 @@ func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
 // findLetter returns the newest dead letter for the ID or the sequence of an event, and the filter
 // that matched it.
 func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, string, error) {
-	stream, err := s.core.JetStream().Stream(ctx, s.core.Names().DeadLetters())
-	if err != nil {
-		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", s.core.Names().DeadLetters(), natsstore.StoreError(ctx, err))
-	}
 	subjects := []string{s.core.Names().DeadLetterOfEvent(sub.Namespace, sub.ID, event)}
 	if seq, err := strconv.ParseUint(event, 10, 64); err == nil {
 		subjects = append(subjects, s.core.Names().DeadLetterOfSeq(sub.Namespace, sub.ID, seq))
 	}
 	for _, filter := range subjects {
-		msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-			return stream.GetLastMsgForSubject(ctx, filter)
-		})
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
+		msg, err := s.core.LeadersMessage(ctx, s.core.Names().DeadLetters(), natsstore.MessageRequest{Last: filter})
+		if err != nil {
+			return model.BuriedLetter{}, "", err
+		}
+		if msg.Seq == 0 {
 			continue
 		}
-		if err != nil {
-			return model.BuriedLetter{}, "", fmt.Errorf("read %s: %w", filter, natsstore.StoreError(ctx, err))
-		}
-		d := model.BuriedLetter{LetterSeq: msg.Sequence}
+		d := model.BuriedLetter{LetterSeq: msg.Seq}
 		if err := json.Unmarshal(msg.Data, &d.DeadLetter); err != nil {
-			return d, "", fmt.Errorf("dead letter %d: %w", msg.Sequence, err)
+			return d, "", fmt.Errorf("dead letter %d: %w", msg.Seq, err)
 		}
 		if isOwn(sub, &d.DeadLetter) {
 			return d, filter, nil

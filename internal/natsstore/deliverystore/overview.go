@@ -3,7 +3,6 @@ package deliverystore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -82,18 +81,12 @@ func (s *Store) DeadLetterGauges(ctx context.Context) (model.DeadLetterGauges, e
 // LastAttempt returns the last recorded attempt of a subscription; nil if there is none. It may be
 // a probe or an attempt of a replay.
 func (s *Store) LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error) {
-	handle, err := s.core.JetStream().Stream(ctx, s.core.Names().Attempts())
+	msg, err := s.core.LeadersMessage(ctx, s.core.Names().Attempts(), natsstore.MessageRequest{Last: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID)})
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", s.core.Names().Attempts(), natsstore.StoreError(ctx, err))
+		return nil, fmt.Errorf("last attempt of %s: %w", sub.ID, err)
 	}
-	msg, err := natsstore.Asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return handle.GetLastMsgForSubject(ctx, s.core.Names().AttemptsSubject(sub.Namespace, sub.ID))
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	if msg.Seq == 0 {
 		return nil, nil //nolint:nilnil // most subscriptions have none
-	}
-	if err != nil {
-		return nil, fmt.Errorf("last attempt of %s: %w", sub.ID, natsstore.StoreError(ctx, err))
 	}
 	var last sluice.Attempt
 	for line := range streams.SplitBlock(msg.Data) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -266,15 +265,11 @@ func (s *Store) seqAt(ctx context.Context, ns string, at time.Time) (uint64, err
 	if err != nil {
 		return 0, err
 	}
-	msgs, _, err := s.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1})
-	if err != nil || len(msgs) == 0 {
-		return last + 1, err
+	seq, err := s.log.SeqAt(ctx, ns, at)
+	if seq == 0 {
+		seq = last + 1
 	}
-	seq, err := strconv.ParseUint(natsstore.LastHeader(msgs[0], natsstore.HeaderSequence), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("sequence of the first message since %s: %w", at, err)
-	}
-	return seq, nil
+	return seq, err
 }
 
 // Adopt stores and returns the position of a subscription that had its own consumers, according to

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -242,4 +243,33 @@ func TestOpenSource_GoesOnWhereTheSharedReaderWas(t *testing.T) {
 	require.NoError(t, err)
 	defer src.Close()
 	require.EqualValues(t, 3, (<-src.Deliveries()).Event.Seq)
+}
+
+// Where a subscription starts, and what it had, does not depend on the replica that answers: one that is behind lacks what was stored
+// meanwhile.
+func TestPositions_IgnoreLaggingReplicas(t *testing.T) {
+	t.Parallel()
+	store := connected(t, natsstore.Options{URL: natstest.Behind(t, streams.Names{}.EventsStream(sluice.DefaultNamespace), streams.Names{}.Attempts(), streams.Names{}.DeadLetters())})
+	require.NoError(t, store.core.Provision(t.Context()))
+	store.publish(t, "/a/0")
+	sub := store.subscribed(t, sluice.StartAt{Kind: sluice.StartTime, Time: time.Now()})
+	store.publish(t, "/a/1", "/a/2")
+	log, done := runLog(t, store), make(chan error, 1)
+	a := sluice.Attempt{Subscription: sub.ID, EventID: "e", Seq: 2, Number: 1, StartedAt: time.Now(), Verdict: sluice.Verdict{Settled: true}}
+	log.Record(&a, sub.Namespace, func(err error) { done <- err })
+	require.NoError(t, <-done)
+	require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: sub.ID, Namespace: sub.Namespace, EventID: "e", Seq: 2, Reason: sluice.Exhausted, At: time.Now(), Event: &sluice.Event{}}))
+	for range 20 {
+		at, err := store.Positions().Adopt(t.Context(), sub)
+		require.NoError(t, err)
+		require.Equal(t, []uint64{1, 1}, at.Floors)
+		known, err := log.Recover(t.Context(), sub, 0, 1)
+		require.NoError(t, err)
+		require.Contains(t, known, uint64(2))
+		last, err := store.LastAttempt(t.Context(), sub)
+		require.NoError(t, err)
+		require.NotNil(t, last)
+		_, err = store.DeadLetter(t.Context(), sub, "e")
+		require.NoError(t, err)
+	}
 }

@@ -89,22 +89,23 @@ func (l *Log) before(ctx context.Context, ns string, at time.Time, state jetstre
 	if at.After(state.LastTime) || state.Msgs == 0 {
 		return state.LastSeq, nil
 	}
-	msgs, err := l.storedFrom(ctx, ns, at)
-	if err != nil || len(msgs) == 0 {
+	seq, err := l.SeqAt(ctx, ns, at)
+	if err != nil || seq == 0 {
 		return state.LastSeq, err
 	}
-	e, err := l.stamps.directEvent(msgs[0])
-	if e.Seq == 0 {
-		return 0, err
-	}
-	return e.Seq - 1, nil
+	return seq - 1, nil
 }
 
-// storedFrom returns the first message that was stored at a time or later. It returns none only if
-// the leader has none either.
-func (l *Log) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*nats.Msg, err error) {
-	err = natsstore.UntilCaughtUp(ctx, func() (err error) {
-		if msgs, _, err = l.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
+// SeqAt returns the sequence of the first message that was stored at a time or later. It returns 0
+// only if the leader has none either.
+func (l *Log) SeqAt(ctx context.Context, ns string, at time.Time) (seq uint64, err error) {
+	err = natsstore.UntilCaughtUp(ctx, func() error {
+		msgs, _, err := l.core.Direct(ctx, ns, natsstore.DirectRequest{StartTime: &at, Batch: 1})
+		if err != nil {
+			return err
+		}
+		if len(msgs) > 0 {
+			seq, err = strconv.ParseUint(natsstore.LastHeader(msgs[0], natsstore.HeaderSequence), 10, 64)
 			return err
 		}
 		last, err := l.leaders(ctx, ns, natsstore.MessageRequest{Last: ">"})
@@ -113,7 +114,7 @@ func (l *Log) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*
 		}
 		return err
 	})
-	return msgs, natsstore.StoreError(ctx, err)
+	return seq, natsstore.StoreError(ctx, err)
 }
 
 func parseTime(s string) (time.Time, bool) {

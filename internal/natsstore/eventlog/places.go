@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,6 +53,13 @@ func (l *Log) leaders(ctx context.Context, ns string, request natsstore.MessageR
 func (l *Log) NextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
 	next, err := l.leaders(ctx, ns, natsstore.MessageRequest{Seq: max(from, 1), Next: subject})
 	return next.Seq, err
+}
+
+// StoredFrom returns when the first message from a sequence on was stored that the leader has; zero
+// if there is none. Code NotFound for the namespace.
+func (l *Log) StoredFrom(ctx context.Context, ns string, from uint64) (time.Time, error) {
+	place, err := l.leadersPlace(ctx, ns, from)
+	return place.Time, err
 }
 
 // leadersPlace returns the first message from a sequence on; the zero value if there is none.
