@@ -336,10 +336,23 @@ func (s *Store) consumedFloors(ctx context.Context, sub *sluice.Subscription, l 
 		own = true
 		floors[i] = max(floors[i], info.AckFloor.Stream)
 		if info.NumAckPending == 0 && info.NumPending == 0 {
-			floors[i] = max(floors[i], last) // read before info: later events are not included
+			if floors[i], err = s.endOf(ctx, sub.Namespace, want.Filter.Subject, floors[i], last); err != nil {
+				return nil, false, err
+			}
 		}
 	}
 	return floors, own, nil
+}
+
+// endOf returns the last sequence of a log for a floor behind which it has no message of a filter;
+// otherwise the floor: the replica of a consumer with nothing pending may be behind. Messages behind
+// last do not count: they may be more recent than the state of the consumer.
+func (s *Store) endOf(ctx context.Context, ns, filter string, floor, last uint64) (uint64, error) {
+	next, err := s.log.NextSeq(ctx, ns, filter, floor+1)
+	if next > 0 && next <= last {
+		return floor, err
+	}
+	return max(floor, last), err
 }
 
 // Cursor returns the cursor of a shard; the zero value if there is none.

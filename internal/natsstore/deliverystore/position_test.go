@@ -1,9 +1,11 @@
 package deliverystore_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -227,6 +229,26 @@ func TestAdopt_GoesOnWhereConsumersWere(t *testing.T) {
 	require.NoError(t, err)
 	defer src.Close()
 	require.EqualValues(t, 5, (<-src.Deliveries()).Event.Seq)
+}
+
+// A consumer whose replica is behind reports nothing pending: the events that it does not know of are no consumed ones.
+func TestAdopt_SkipsNothingThatAConsumerDoesNotKnowOf(t *testing.T) {
+	t.Parallel()
+	var info []byte
+	log := streams.Names{}.EventsStream(sluice.DefaultNamespace)
+	store := connected(t, natsstore.Options{URL: natstest.Answered(t, 100, func(msg *nats.Msg) { _ = msg.Respond(info) }, "$JS.API.CONSUMER.INFO."+log+".s")})
+	require.NoError(t, store.core.Provision(t.Context()))
+	sub := store.subscribed(t, seq(1))
+	var err error
+	info, err = json.Marshal(jetstream.ConsumerInfo{
+		Stream: log, Name: "s", AckFloor: jetstream.SequenceInfo{Stream: 1},
+		Config: jetstream.ConsumerConfig{Durable: "s", Metadata: map[string]string{"sluice-since": sub.Began().Format(time.RFC3339Nano)}},
+	})
+	require.NoError(t, err)
+	store.publish(t, "/a/1", "/b", "/a/1")
+	at, err := store.Positions().Adopt(t.Context(), sub)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{1, 0}, at.Floors)
 }
 
 // Without the shared reader, a subscription that it served gets consumers from where its cursor is on.
