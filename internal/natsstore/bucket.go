@@ -218,7 +218,6 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 		if err := b.know(ctx, &w); err != nil {
 			return err
 		}
-		w.fresh = map[string]struct{}{}
 		err := b.read(ctx, filter, 0, func(e Entry[T], pending uint64) (more bool) {
 			if w.enter(e, pending); w.fresh == nil {
 				wait.Reset()
@@ -290,8 +289,14 @@ func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error
 
 // watcher records what it has reported, so that after another read of the bucket it reports only
 // the differences.
+//
+// Each read is in the order of the revisions. Therefore an unknown key at or below the highest
+// revision of earlier reads was removed since: it comes from a replica that is behind. It is reported
+// only if it is still there when the read has caught up, as after files were damaged or lost.
 type watcher[T any] struct {
 	told     map[string]uint64   // revision, by key
+	high     uint64              // highest revision that was read
+	held     map[string]Entry[T] // of this read: probably removed
 	fresh    map[string]struct{} // keys seen in this read; nil once it has caught up
 	caughtUp bool
 	made     time.Time // when the bucket of the last read was created; zero: none was read
@@ -312,7 +317,11 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 			w.tell(Entry[T]{Key: key, Revision: revision, Change: Removed})
 		}
 	}
-	w.fresh, w.anew = nil, false
+	for key, e := range w.held {
+		w.told[key] = e.Revision
+		w.tell(e)
+	}
+	w.fresh, w.held, w.anew = nil, nil, false
 	if !w.caughtUp {
 		w.caughtUp = true
 		w.tell(Entry[T]{Change: CaughtUp})
@@ -326,10 +335,16 @@ func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", b.name, err)
 	}
-	made := stream.CachedInfo().Created
-	w.anew = w.anew || !w.made.IsZero() && !made.Equal(w.made)
-	w.made = made
+	w.begin(stream.CachedInfo().Created)
 	return nil
+}
+
+// begin prepares for a read of a bucket that was created at a time.
+func (w *watcher[T]) begin(made time.Time) {
+	if !w.made.IsZero() && !made.Equal(w.made) {
+		w.anew, w.high = true, 0
+	}
+	w.made, w.fresh, w.held = made, map[string]struct{}{}, map[string]Entry[T]{}
 }
 
 func (w *watcher[T]) change(e Entry[T]) {
@@ -337,8 +352,13 @@ func (w *watcher[T]) change(e Entry[T]) {
 	if w.fresh != nil && (e.Change == Set || e.Unreadable || revision > e.Revision && !w.anew) {
 		w.fresh[e.Key] = struct{}{}
 	}
+	delete(w.held, e.Key)
+	behind := e.Revision <= w.high && !w.anew
+	w.high = max(w.high, e.Revision)
 	switch {
 	case e.Revision <= revision && !w.anew:
+	case behind && !known && e.Change == Set && w.fresh != nil:
+		w.held[e.Key] = e
 	case e.Change == Set || e.Unreadable && known:
 		w.told[e.Key] = e.Revision
 		w.tell(e)
