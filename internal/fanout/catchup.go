@@ -142,7 +142,8 @@ func (l *shared) leftBehind(ctx context.Context, m *member, from uint64) (span, 
 	if max(waits, last) < from {
 		return span{}, nil
 	}
-	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	is, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	first := is.First
 	switch {
 	case err != nil:
 	case waits >= from && waits < first:

@@ -20,8 +20,8 @@ type stored struct {
 	failed      error
 }
 
-func (s *stored) Bounds(context.Context, string) (first, last uint64, err error) {
-	return s.first, s.last, s.failed
+func (s *stored) Bounds(context.Context, string) (Bounds, error) {
+	return Bounds{First: s.first, Last: s.last}, s.failed
 }
 
 func (s *stored) Next(_ context.Context, _, _ string, from uint64, limit int) (all []Message, err error) {

@@ -194,3 +194,85 @@ func TestSource_ReplacedOneDoesNotRest(t *testing.T) {
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(second.Look(t.Context(), nil, nil)))
 	})
 }
+
+// The cursor of a log that was deleted and created again claims nothing of the new log: what arrives while no process runs is delivered,
+// whether the process was there when the log was created again or not.
+func TestCursor_OfAnotherLogClaimsNothing(t *testing.T) {
+	t.Parallel()
+	for name, recreate := range map[string]func(*world) *world{
+		"with the process": func(w *world) *world {
+			w.join(sub("a", "/x", 1))
+			settleAll(w.t, w.open(sub("a", "/x", 1)))
+			<-time.After(3 * aLittle)
+			w.seats["a"].Forget()
+			w.renew("two")
+			return w
+		},
+		"between processes": func(w *world) *world {
+			w.join(sub("a", "/x", 1))
+			settleAll(w.t, w.open(sub("a", "/x", 1)))
+			<-time.After(3 * aLittle)
+			w.stop()
+			w.renew("two")
+			return over(w.t, w.memory)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.id = "one"
+				m.publish(times(20)...)
+				w := recreate(over(t, m))
+				require.EqualValues(t, 20, w.cursor(1))
+				a := sub("a", "/x", 1)
+				w.publish("/x", "/none")
+				w.join(a)
+				src := w.open(a)
+				require.Equal(t, "1 ", settleAll(t, src))
+				w.publish("/x")
+				require.Equal(t, "3 ", settleAll(t, src))
+				<-time.After(3 * aLittle)
+				require.Equal(t, fanout.Cursor{Seq: 3, Log: "two", Revision: w.whole(1).Revision}, w.whole(1))
+				w.stop()
+				w.publish(times(40)...)
+				w = over(t, m)
+				w.join(a)
+				heard := settleAll(t, w.open(a))
+				require.Contains(t, heard, "4 5 6 ")
+			})
+		})
+	}
+}
+
+// A restart before the cursor of the new log is stored loses nothing either, and the place of messages that are gone stays.
+func TestCursor_StoredOfAnotherLogCountsUpToItsFirst(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first, cursor uint64
+		log, want     string
+	}{
+		"another log":                {1, 500, "one", "4 5 6 "},
+		"another log that has moved": {6, 500, "one", "6 "},
+		"an earlier one":             {6, 2, "one", "6 "},
+		"an earlier build":           {1, 500, "", ""},
+		"this log":                   {1, 5, "two", "6 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.publish(times(6)...)
+				m.expire(c.first)
+				m.id, m.cursors[1] = "two", fanout.Cursor{Seq: c.cursor, Log: c.log, Revision: 7}
+				m.positions["a"] = fanout.Position{Shared: true, Attached: true, Floors: []uint64{3}}
+				w := over(t, m)
+				a := sub("a", "/x", 1)
+				w.join(a)
+				require.Equal(t, c.want, settleAll(t, w.open(a)))
+				<-time.After(3 * aLittle)
+				require.Equal(t, fanout.Cursor{Seq: 6, Log: "two", Revision: 8}, w.whole(1))
+			})
+		})
+	}
+}

@@ -102,10 +102,7 @@ func (r *Router) release(ctx context.Context, m *member, sub *sluice.Subscriptio
 
 // placeIn places the members of one log.
 func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, known map[*member]Stored) error {
-	last, err := l.end(ctx, members, known)
-	if err != nil {
-		return err
-	}
+	var err error
 	cursors := map[int]Cursor{}
 	for _, m := range members {
 		if _, ok := cursors[m.shard]; ok || !known[m].Shared || l.accounts(m.shard) {
@@ -115,27 +112,35 @@ func (r *Router) placeIn(ctx context.Context, l *shared, members []*member, know
 			return err
 		}
 	}
-	for _, wake := range l.place(members, known, cursors, last) {
+	is, err := l.bounds(ctx, members, known) // after the cursors, which are behind the end therefore, unless the log lost it
+	if err != nil {
+		return err
+	}
+	for _, wake := range l.place(members, known, cursors, is) {
 		wake()
 	}
 	l.begin()
 	return nil
 }
 
-// end returns the last sequence of the log. It returns 0 without asking if nothing depends on it:
-// the reader runs, and all members are new and of shards whose cursors are known.
-func (l *shared) end(ctx context.Context, members []*member, known map[*member]Stored) (last uint64, err error) {
+// bounds returns the bounds of the log. It returns none without asking if nothing depends on them:
+// the reader runs for others, and all members are new and of shards whose cursors are known.
+func (l *shared) bounds(ctx context.Context, members []*member, known map[*member]Stored) (is Bounds, err error) {
 	l.mu.Lock()
-	matters := !l.reads
+	matters := l.rests()
 	l.mu.Unlock()
 	for _, m := range members {
 		matters = matters || !known[m].New || !l.accounts(m.shard)
 	}
 	if matters {
-		_, last, err = l.router.deps.Log.Bounds(ctx, l.namespace)
+		is, err = l.router.deps.Log.Bounds(ctx, l.namespace)
 	}
-	return last, err
+	return is, err
 }
+
+// rests reports whether the reader does not run, or is about to end, because it has no members. Then
+// the log may be another one than before.
+func (l *shared) rests() bool { return !l.reads || l.match.Count() == 0 }
 
 // accounts reports whether this replica advances the cursor of a shard.
 func (l *shared) accounts(shard int) bool {
@@ -147,13 +152,17 @@ func (l *shared) accounts(shard int) bool {
 
 // place enters members with their stored states, and returns the wakes of those that need a runner.
 // If the reader has passed events that a member needs, place moves it back.
-func (l *shared) place(members []*member, known map[*member]Stored, cursors map[int]Cursor, last uint64) (woken []func()) {
+func (l *shared) place(members []*member, known map[*member]Stored, cursors map[int]Cursor, is Bounds) (woken []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.reads {
-		l.pos, l.began = last, false
+	last := is.Last
+	if is != (Bounds{}) {
+		l.renew(is)
+		if l.rests() {
+			l.pos, l.began = last, false
+		}
 	}
-	l.adopt(cursors, last)
+	l.adopt(cursors, is)
 	start := l.pos
 	for _, m := range members {
 		if m.gone {
@@ -193,11 +202,11 @@ func (l *shared) goBack(start uint64, joining []*member) {
 }
 
 // adopt enters the cursors of shards that this replica has taken over.
-func (l *shared) adopt(cursors map[int]Cursor, last uint64) {
+func (l *shared) adopt(cursors map[int]Cursor, is Bounds) {
 	for shard, c := range cursors {
 		if now := l.cursors[shard]; now == nil || now.frozen {
-			c.Seq = min(c.Seq, last)
 			l.cursors[shard] = &cursor{Cursor: c}
+			l.cursors[shard].limit(is)
 		}
 	}
 }

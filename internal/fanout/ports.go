@@ -19,14 +19,19 @@ type Log interface {
 	// Follow calls each for the messages behind a sequence and then for new ones, in order, until
 	// each returns an error, ctx ends or the log fails.
 	Follow(ctx context.Context, namespace string, after uint64, each func(Message) error) error
-	// Bounds returns the sequences of the first stored message and of the last one, read from the
-	// leader.
-	Bounds(ctx context.Context, namespace string) (first, last uint64, err error)
+	// Bounds returns the bounds of a log, read from the leader.
+	Bounds(ctx context.Context, namespace string) (Bounds, error)
 	// Subjects returns an empty set of filter subjects.
 	Subjects() Subjects
 	// Next returns up to limit messages of a filter subject from a sequence on, ascending, read
 	// from the leader.
 	Next(ctx context.Context, namespace, subject string, from uint64, limit int) ([]Message, error)
+}
+
+// Bounds are the sequences of the first stored message of a log and of the last one.
+type Bounds struct {
+	First, Last uint64
+	Log         string // ID of the log: another one after it was deleted and created again
 }
 
 // Subjects is a set of values by filter subject. Only calls of Match may be concurrent.
@@ -70,6 +75,7 @@ type Past map[uint64]model.Progress
 // its record; 0: there is no record.
 type Cursor struct {
 	Seq      uint64
+	Log      string // ID of the log that Seq is of; "": unknown, stored by an earlier build
 	Revision uint64
 }
 

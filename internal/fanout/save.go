@@ -210,10 +210,10 @@ func (r *Router) saveCursor(ctx context.Context, l *shared, shard int, c Cursor)
 // getting the answer.
 func (r *Router) overtaken(ctx context.Context, l *shared, shard int, c Cursor) (Cursor, error) {
 	now, err := r.deps.Records.Cursor(ctx, l.namespace, shard)
-	if err != nil || now.Seq > c.Seq {
+	if err != nil || now.Seq > c.Seq && now.Log == c.Log {
 		return now, err
 	}
-	return r.deps.Records.PutCursor(ctx, l.namespace, shard, Cursor{c.Seq, now.Revision})
+	return r.deps.Records.PutCursor(ctx, l.namespace, shard, Cursor{c.Seq, c.Log, now.Revision})
 }
 
 // moving returns the cursors to store, of those that moved since they were stored.
@@ -222,8 +222,8 @@ func (l *shared) moving() map[int]Cursor {
 	defer l.mu.Unlock()
 	moved, floors := map[int]Cursor{}, l.floors()
 	for shard, c := range l.cursors {
-		if floor := floors[shard]; !c.frozen && floor > c.Seq {
-			moved[shard] = Cursor{floor, c.Revision}
+		if floor := floors[shard]; !c.frozen && (floor > c.Seq || c.changed) {
+			moved[shard] = Cursor{max(floor, c.Seq), l.log, c.Revision}
 		}
 	}
 	return moved
@@ -232,5 +232,5 @@ func (l *shared) moving() map[int]Cursor {
 func (l *shared) enterCursor(shard int, c Cursor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cursors[shard].Cursor = c
+	l.cursors[shard].Cursor, l.cursors[shard].changed = c, false
 }

@@ -27,6 +27,7 @@ type memory struct {
 	mu        sync.Mutex
 	events    []sluice.Event
 	last      uint64
+	id        string // of the log
 	first     uint64 // messages below it have left the log
 	changed   chan struct{}
 	cursors   map[int]fanout.Cursor
@@ -129,6 +130,14 @@ func (m *memory) recreate(last uint64) {
 	m.changed = make(chan struct{})
 }
 
+// renew makes the log an empty one with another ID, without its subscriptions.
+func (m *memory) renew(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.id, m.first, m.last, m.events = id, 1, 0, nil
+	clear(m.positions)
+}
+
 func message(e sluice.Event) fanout.Message {
 	if e.Path == "" { // a message that is no event
 		return fanout.Message{Subject: "events.n.x.=61", Seq: e.Seq, Event: func() (sluice.Event, error) { return e, errNoEvent }}
@@ -182,17 +191,17 @@ func (m *memory) Follow(ctx context.Context, _ string, after uint64, each func(f
 
 func (m *memory) Subjects() fanout.Subjects { return gsl.NewSublist[any]() }
 
-func (m *memory) Bounds(_ context.Context, ns string) (first, last uint64, err error) {
+func (m *memory) Bounds(_ context.Context, ns string) (fanout.Bounds, error) {
 	if ns == "gone" {
-		return 0, 0, sluice.Errorf(sluice.NotFound, "namespace %q not found", ns)
+		return fanout.Bounds{}, sluice.Errorf(sluice.NotFound, "namespace %q not found", ns)
 	}
-	if err = m.called("Bounds"); err != nil {
-		return 0, 0, err
+	if err := m.called("Bounds"); err != nil {
+		return fanout.Bounds{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
-	return m.first, m.last, nil
+	return fanout.Bounds{First: m.first, Last: m.last, Log: m.id}, nil
 }
 
 func (m *memory) Next(_ context.Context, _, subject string, from uint64, limit int) (all []fanout.Message, err error) {

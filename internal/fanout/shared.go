@@ -45,6 +45,7 @@ type shared struct {
 	busy    map[*member]struct{} // members with unacknowledged entries
 	holds   map[*member]uint64   // the cursors of their shards stay at or below these sequences while their stored positions change
 	cursors map[int]*cursor      // by shard
+	log     string               // ID of the log when its bounds were read last; "": unknown
 	pos     uint64               // highest sequence that was routed
 	queued  int                  // entries of attached members
 	weight  int                  // bytes of their contents
@@ -69,7 +70,8 @@ type trace struct {
 // cursor is the cursor of a shard on this replica.
 type cursor struct {
 	Cursor
-	frozen bool // this replica does not advance it any more, because it has lost the shard, or is about to
+	changed bool // the stored one claims too much, or is of an earlier build
+	frozen  bool // this replica does not advance it any more, because it has lost the shard, or is about to
 }
 
 func newShared(r *Router, namespace string) *shared {
@@ -120,10 +122,34 @@ func (l *shared) follow(ctx context.Context) {
 // shorten moves all positions back to the end of a log that was recreated, or lost its end in a
 // crash.
 func (l *shared) shorten(ctx context.Context) {
-	_, last, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	is, err := l.router.deps.Log.Bounds(ctx, l.namespace)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil || last >= l.pos {
+	if err != nil {
+		return
+	}
+	l.renew(is)
+	l.endAt(is.Last)
+}
+
+// renew enters the bounds of the log. Cursors never claim more than the log has: neither of a log
+// that was deleted and created again, nor of an end that was lost.
+func (l *shared) renew(is Bounds) {
+	for _, c := range l.cursors {
+		c.limit(is)
+	}
+	if is.Log == l.log {
+		return
+	}
+	if l.log != "" {
+		l.endAt(is.Last)
+	}
+	l.log, l.recent = is.Log, [recall]trace{}
+}
+
+// endAt moves all positions behind a sequence back to it. The reader goes on from there.
+func (l *shared) endAt(last uint64) {
+	if last >= l.pos {
 		return
 	}
 	l.pos = last
@@ -133,8 +159,20 @@ func (l *shared) shorten(ctx context.Context) {
 			m.floors[i] = min(m.floors[i], last)
 		}
 	}
-	for _, c := range l.cursors {
-		c.Seq = min(c.Seq, last)
+	if l.stop != nil {
+		l.stop(errMoved)
+	}
+}
+
+// limit lowers a cursor to the end of a log, and one of another log to the messages that this log
+// does not have any more. A cursor without a log is of an earlier build: it may be of any.
+func (c *cursor) limit(is Bounds) {
+	most := is.Last
+	if c.Log != "" && c.Log != is.Log {
+		most = max(is.First, 1) - 1
+	}
+	if c.Seq > most || c.Log != is.Log {
+		c.Seq, c.Log, c.changed = min(c.Seq, most), is.Log, c.Revision > 0
 	}
 }
 
@@ -190,7 +228,8 @@ func (l *shared) passGap(ctx context.Context, seq uint64) (woken []func()) {
 	}
 	from := l.pos + 1
 	l.mu.Unlock()
-	first, _, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	is, err := l.router.deps.Log.Bounds(ctx, l.namespace)
+	first := is.First
 	l.mu.Lock()
 	if err != nil || first <= from || ctx.Err() != nil {
 		return nil // messages were only removed from the middle, or the reader stops

@@ -233,8 +233,8 @@ func TestShorten_TakesPositionsBack(t *testing.T) {
 		want   []uint64
 	}{
 		"shorter":     {last: 6, want: []uint64{6, 6, 6, 3, 6, 2}},
-		"as long":     {last: 10, want: []uint64{10, 12, 12, 3, 12, 2}},
-		"longer":      {last: 11, want: []uint64{10, 12, 12, 3, 12, 2}},
+		"as long":     {last: 10, want: []uint64{10, 12, 12, 3, 10, 2}},
+		"longer":      {last: 12, want: []uint64{10, 12, 12, 3, 12, 2}},
 		"not reached": {last: 6, failed: sluice.Errorf(sluice.Unavailable, "no leader"), want: []uint64{10, 12, 12, 3, 12, 2}},
 	} {
 		m := sharing()

@@ -24,7 +24,8 @@ const positionTries = 10
 
 // cursorRecord is the stored cursor of a shard.
 type cursorRecord struct {
-	Seq uint64 `json:"seq"` // up to here all events are accounted for, for all subscriptions that are attached to the cursor
+	Log string `json:"log,omitempty"` // incarnation of the log; "": stored by an earlier build
+	Seq uint64 `json:"seq"`           // up to here all events are accounted for, for all subscriptions that are attached to the cursor
 }
 
 // Positions stores the positions of the subscriptions that the shared reader serves.
@@ -361,15 +362,15 @@ func (p Positions) Cursor(ctx context.Context, ns string, shard int) (fanout.Cur
 	if sluice.CodeOf(err) == sluice.NotFound {
 		err = nil
 	}
-	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
+	return fanout.Cursor{Seq: c.Seq, Log: c.Log, Revision: revision}, err
 }
 
 // PutCursor stores the cursor of a shard. Code Conflict unless the stored revision is c.Revision. A
 // cursor moves for all attached subscriptions of its shard at once: one write instead of one for
 // each.
 func (p Positions) PutCursor(ctx context.Context, ns string, shard int, c fanout.Cursor) (fanout.Cursor, error) {
-	revision, err := p.store.cursors().Put(ctx, streams.CursorKey(ns, shard), cursorRecord{c.Seq}, c.Revision)
-	return fanout.Cursor{Seq: c.Seq, Revision: revision}, err
+	revision, err := p.store.cursors().Put(ctx, streams.CursorKey(ns, shard), cursorRecord{c.Log, c.Seq}, c.Revision)
+	return fanout.Cursor{Seq: c.Seq, Log: c.Log, Revision: revision}, err
 }
 
 // cursorsIn returns the cursors in records, by key.

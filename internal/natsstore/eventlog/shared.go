@@ -26,9 +26,13 @@ func (s Shared) Follow(ctx context.Context, ns string, after uint64, each func(f
 // Subjects returns an empty set of filter subjects.
 func (s Shared) Subjects() fanout.Subjects { return gsl.NewSublist[any]() }
 
-// Bounds returns the sequences of the first and the last stored message.
-func (s Shared) Bounds(ctx context.Context, ns string) (first, last uint64, err error) {
-	return s.Log.Bounds(ctx, ns)
+// Bounds returns the sequences of the first and the last stored message, and the incarnation.
+func (s Shared) Bounds(ctx context.Context, ns string) (fanout.Bounds, error) {
+	info, err := s.Log.core.EventsInfo(ctx, ns)
+	if err != nil {
+		return fanout.Bounds{}, err
+	}
+	return fanout.Bounds{First: info.State.FirstSeq, Last: info.State.LastSeq, Log: incarnationOf(info)}, nil
 }
 
 // Next returns at most limit messages of a subject from a sequence on, in ascending order. It
