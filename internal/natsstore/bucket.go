@@ -90,7 +90,7 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 		return 0, err
 	}
 	put := func(revision uint64) (uint64, error) {
-		return told(ctx, func(ctx context.Context) (uint64, error) {
+		return b.store.told(ctx, func(ctx context.Context) (uint64, error) {
 			if revision == 0 {
 				return kv.Create(ctx, key, data)
 			}
@@ -144,7 +144,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	if ttl := markerTTL(b.name); ttl > 0 {
 		opts = append(opts, jetstream.PurgeTTL(ttl))
 	}
-	_, err = told(ctx, func(ctx context.Context) (uint64, error) { return 0, kv.Purge(ctx, key, opts...) })
+	_, err = b.store.told(ctx, func(ctx context.Context) (uint64, error) { return 0, kv.Purge(ctx, key, opts...) })
 	switch {
 	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
 		return nil

@@ -194,7 +194,7 @@ func (s *Store) openJetStream(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("jetstream: %w", err)
 	}
-	s.js = bounded{js}
+	s.js = bounded{js, s.Reachable}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err = js.AccountInfo(ctx)

@@ -116,10 +116,10 @@ func AskedFor[T any](ctx context.Context, timeout time.Duration, ask func(contex
 // applied. On a cluster a write may be confirmed before it is applied on every server: until then
 // even a writer of the same record that made the previous write gets the error that another write
 // is in flight.
-func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
+func (s *Store) told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
 		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || APICode(err) == codeWrongLastSeqConstant
-	}, func() (uint64, error) { return Once(ctx, tell) })
+	}, func() (uint64, error) { return written(ctx, s.Reachable, tell) })
 }
 
 func retried[T any](ctx context.Context, again func(error) bool, act func() (T, error)) (T, error) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/nats-io/nats.go"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
@@ -27,7 +26,7 @@ func (l *Log) retry(ctx context.Context, ns string, try func() error) error {
 	return backoff.Retry(func() error {
 		err := l.core.Writable() //nolint:contextcheck // it asks a context of the server's
 		if err == nil {
-			err = l.reachable(ctx)
+			err = l.core.Reachable(ctx)
 		}
 		if err == nil && !began.IsZero() && window == 0 {
 			window, err = l.dedupWindow(ctx, ns)
@@ -64,24 +63,4 @@ func (l *Log) dedupWindow(ctx context.Context, ns string) (time.Duration, error)
 		return 0, err
 	}
 	return info.Config.Duplicates, nil
-}
-
-// reachable waits for a connection for at most RequestTimeout. The client buffers an event that is
-// published without a connection, and sends it after a reconnect, long after the publisher has
-// given up: by then another replica may have stored it, and its ID may be outside the dedup window.
-func (l *Log) reachable(ctx context.Context) error {
-	again := l.core.Reconnected()
-	if l.core.Conn().Status() != nats.RECONNECTING {
-		return nil
-	}
-	limit := time.NewTimer(natsstore.RequestTimeout)
-	defer limit.Stop()
-	select {
-	case <-again:
-		return nil
-	case <-limit.C:
-		return nats.ErrConnectionReconnecting
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
