@@ -41,8 +41,8 @@ const MaxBatch = 1000
 //	                                     element with specversion is a CloudEvent
 //
 // In binary mode the data is body itself, not a copy. The IDs of events that have none are derived
-// from the seed, in order; if it is Nil, they are new ones.
-func Parse(header http.Header, body []byte, seed uuid.UUID) ([]sluice.Event, error) {
+// from the seed, in order; if it is empty, they are new ones.
+func Parse(header http.Header, body []byte, seed string) ([]sluice.Event, error) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
 		media = ""
@@ -130,22 +130,22 @@ type shortForm struct {
 
 // newIDs generates the IDs of a request's events that have none.
 type newIDs struct {
-	seed uuid.UUID // Nil: no two requests have equal IDs
-	n    int
+	seed string // a UUID of version 7; empty: no two requests have equal IDs
+	n    int    // IDs that were derived
 }
 
 // next returns a UUID of version 7: a new one, or one with the time of the seed.
 
 func (g *newIDs) next() (uuid.UUID, error) {
-	if g.seed == uuid.Nil {
+	if g.seed == "" {
 		return uuid.NewV7()
 	}
 	g.n++
-	sum := sha256.Sum256(fmt.Append(g.seed[:], g.n))
-	id := uuid.UUID(sum[:16])
-	copy(id[:6], g.seed[:6])
+	sum := sha256.Sum256(fmt.Append(nil, g.seed, g.n))
+	id, err := uuid.Parse(g.seed)
+	copy(id[6:], sum[:10])
 	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
-	return id, nil
+	return id, err
 }
 
 // parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in

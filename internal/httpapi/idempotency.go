@@ -47,9 +47,8 @@ const (
 )
 
 // once serves a POST with an Idempotency-Key at most once: for a day, the same request from the
-// same caller gets the first response. A caller that leaves does not end such a request, because it
-// will ask for the response again. Errors are not stored, so a repeated request is tried again. The
-// stored record goes through these states; a replica that dies leaves the second one:
+// same caller gets the first response. A caller that leaves does not end such a request. Errors are
+// not stored, so a repeated request is tried again. A replica that dies leaves the second state:
 //
 //	none ─► in flight ─┬─ success ─────► response, for a day
 //	  ▲                ├─ 5 min ───────► in flight, of a repetition
@@ -124,7 +123,7 @@ func hashOf(parts ...string) string {
 // returns the stored response. Codes Unprocessable if the key was used for a different request;
 // Conflict while the first one is in flight.
 func (s *Server) reserve(ctx context.Context, key, request string) (model.KeptAnswer, uint64, error) {
-	mine := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Seed: uuid.Must(uuid.NewV7())}
+	mine := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Seed: uuid.Must(uuid.NewV7()).String()}
 	revision, err := s.opts.Answers.Put(ctx, key, mine, 0)
 	if sluice.CodeOf(err) != sluice.Conflict {
 		return mine, revision, err
@@ -181,10 +180,10 @@ func settled(mine model.KeptAnswer, res *echo.Response, copied *copying, err err
 	if err != nil {
 		status = httpkit.Status(httpkit.Public(err).Code)
 	}
-	if mine.Failed = status >= http.StatusInternalServerError; mine.Failed {
+	switch mine.Failed = status >= http.StatusInternalServerError; {
+	case mine.Failed:
 		return mine
-	}
-	if status >= http.StatusBadRequest {
+	case status >= http.StatusBadRequest:
 		return model.KeptAnswer{}
 	}
 	mine.Begun, mine.Status, mine.Header, mine.Body = time.Now().UTC(), status, keptHeader(res.Header()), copied.body

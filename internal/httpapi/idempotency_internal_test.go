@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
@@ -54,7 +53,7 @@ func TestReserve_TakesOverAbandonedKeys(t *testing.T) {
 func TestReserve_RepetitionHasTheSeedOfAFailure(t *testing.T) {
 	t.Parallel()
 	s := keeping(t)
-	seeds := func(key, body string, code sluice.Code) (seed uuid.UUID) {
+	seeds := func(key, body string, code sluice.Code) (seed string) {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/things", strings.NewReader(body))
 		req.Header.Set(headerIdempotencyKey, key)
 		c := s.echo.NewContext(req, httptest.NewRecorder())

@@ -3,8 +3,6 @@ package model
 import (
 	"context"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // KeptAnswer is the stored response to a request with an Idempotency-Key. Without a status, the
@@ -12,7 +10,7 @@ import (
 type KeptAnswer struct {
 	Request string              `json:"request"` // hash of the request
 	Begun   time.Time           `json:"begun"`
-	Seed    uuid.UUID           `json:"seed,omitzero"`    // of the IDs of its events; version 7
+	Seed    string              `json:"seed,omitempty"`   // of the IDs of its events: a UUID of version 7
 	Failed  bool                `json:"failed,omitempty"` // it may have had its effect
 	Status  int                 `json:"status,omitempty"`
 	Header  map[string][]string `json:"header,omitempty"`
@@ -25,13 +23,13 @@ type seedKey struct{}
 
 // WithSeed returns a context that carries the seed of a request with an Idempotency-Key, from which
 // the IDs of its events are derived.
-func WithSeed(ctx context.Context, seed uuid.UUID) context.Context {
+func WithSeed(ctx context.Context, seed string) context.Context {
 	return context.WithValue(ctx, seedKey{}, seed)
 }
 
-// SeedFrom returns the seed of a request; Nil if it has none.
-func SeedFrom(ctx context.Context) uuid.UUID {
-	seed, _ := ctx.Value(seedKey{}).(uuid.UUID)
+// SeedFrom returns the seed of a request; "" if it has none.
+func SeedFrom(ctx context.Context) string {
+	seed, _ := ctx.Value(seedKey{}).(string)
 	return seed
 }
 
