@@ -170,6 +170,26 @@ func TestModule_ChangedFileStopsIt(t *testing.T) {
 	require.ElementsMatch(t, []any{"module.enabled", "module.changed", "module.enabled"}, kinds)
 }
 
+// Events that wait for the approval of another pattern are handled.
+func TestModule_NewPatternKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	const manifest = `{"events":[{"eventType":"t","handler":"handlers/run","pattern":"%s","filter":{"projectScoped":true}}]}`
+	s, dirs := withModules(t)
+	moduleOf(t, dirs, "billing", "exit 0", "events/subscribe.json", fmt.Sprintf(manifest, "/a/**"))
+	s.approves(t, "billing")
+	s.publishes(t, "default", "/a first")
+	require.Len(t, s.attemptsOf(t, "billing-run", "first"), 1)
+	for round, pattern := range []string{"/*", "/**"} {
+		moduleOf(t, dirs, "billing", "exit 0", "events/subscribe.json", fmt.Sprintf(manifest, pattern))
+		require.Equal(t, "changed", s.must(t, http.StatusOK, "GET /v1/modules/billing", "").field(t, "state"))
+		id := fmt.Sprint("waits-", round)
+		s.publishes(t, "default", "/a "+id)
+		s.approves(t, "billing")
+		require.Equal(t, "delivered", s.attemptsOf(t, "billing-run", id)[0]["outcome"])
+	}
+	require.Len(t, s.attemptsOf(t, "billing-run", "first"), 1, "it was settled")
+}
+
 // A module that is disabled keeps its place; one that is removed loses its subscriptions.
 func TestModule_IsDisabledAndRemoved(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,8 @@ func (noConsumers) Expect(*sluice.Subscription) {}
 func (noConsumers) Ensure(context.Context, *sluice.Subscription) error { return nil }
 func (noConsumers) Remove(context.Context, *sluice.Subscription) error { return nil }
 
+func (noConsumers) Place(context.Context, *sluice.Subscription) (uint64, error) { return 1, nil }
+
 // BenchmarkCreate creates subscriptions 16 at a time, as a batch does, with all that is stored and published except consumers.
 func BenchmarkCreate(b *testing.B) {
 	for _, named := range []bool{true, false} {

@@ -69,6 +69,8 @@ type Consumers interface {
 	Expect(sub *sluice.Subscription)
 	Ensure(ctx context.Context, sub *sluice.Subscription) error
 	Remove(ctx context.Context, sub *sluice.Subscription) error
+	// Place returns the sequence of the first event that the subscription may not have settled.
+	Place(ctx context.Context, sub *sluice.Subscription) (uint64, error)
 }
 
 // Quota limits the number of subscriptions.

@@ -59,6 +59,13 @@ func (c *consumers) Remove(ctx context.Context, sub *sluice.Subscription) error 
 	return c.store.Deliveries.RemoveConsumers(ctx, sub)
 }
 
+func (c *consumers) Place(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	if err := c.next(); err != nil {
+		return 0, err
+	}
+	return c.store.Deliveries.Place(ctx, sub)
+}
+
 // heard keeps what is announced, and reacts to it.
 type heard struct {
 	react func(kind string, sub *sluice.Subscription) // nil: not at all

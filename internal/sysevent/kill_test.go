@@ -136,6 +136,10 @@ func (k kept) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return k.store.Deliveries.RemoveConsumers(ctx, sub)
 }
 
+func (k kept) Place(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	return k.store.Deliveries.Place(ctx, sub)
+}
+
 // world is a server of NATS on which processes live and die.
 type world struct {
 	server *natstest.Server

@@ -1,6 +1,7 @@
 package deliverystore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -75,6 +76,49 @@ func (l lookout) had() (seq uint64, known bool) {
 		}
 	}
 	return seq, len(l.Marks) > 0
+}
+
+// Place returns the sequence of the first event that a subscription may not have settled; that of
+// the next event to be stored if it has settled all. It reads the parked lanes last: a lane is
+// parked before its deliveries are acknowledged.
+func (s *Store) Place(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	last, err := s.log.LastSeq(ctx, sub.Namespace)
+	if err != nil {
+		return 0, err
+	}
+	floors, err := s.startFloors(ctx, sub)
+	if err != nil {
+		return 0, err
+	}
+	l, _, err := s.lookout(ctx, sub)
+	if err != nil {
+		return 0, err
+	}
+	first := last + 1
+	for i, want := range s.core.Names().PushConsumers(sub) {
+		if m, _ := l.mark(i); m.Floor <= last {
+			floors[i] = max(floors[i], m.Floor)
+		}
+		info, err := s.consumerInfo(ctx, sub, i, want)
+		if err != nil {
+			return 0, err
+		}
+		if info != nil {
+			floors[i] = max(floors[i], info.AckFloor.Stream)
+		}
+		next, err := s.log.NextEvent(ctx, sub.Namespace, want.Filter.Subject, floors[i]+1, 1)
+		if err != nil {
+			return 0, err
+		}
+		if len(next) > 0 {
+			first = min(first, next[0].Seq)
+		}
+	}
+	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
+	for _, lane := range parked {
+		first = min(first, cmp.Or(lane.FromSeq, first))
+	}
+	return first, err
 }
 
 // Gap is a range of sequences of a log that can no longer be read.

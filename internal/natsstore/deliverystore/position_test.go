@@ -2,6 +2,7 @@ package deliverystore_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -297,5 +298,57 @@ func TestPositions_IgnoreLaggingReplicas(t *testing.T) {
 		require.NotNil(t, last)
 		_, err = store.DeadLetter(t.Context(), sub, "e")
 		require.NoError(t, err)
+	}
+}
+
+// The place is before every event that may not be settled: it is not acknowledged, or a parked lane has it.
+func TestPlace_PrecedesUnsettledEvents(t *testing.T) {
+	t.Parallel()
+	for name, settle := range map[string]func(rooms, *testing.T, *sluice.Subscription, ...uint64){"shared reader": rooms.settleShared, "own consumers": rooms.settleOwn} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, _ := provisioned(t)
+			store.Share(deliverystore.Sharing{Shares: func(*sluice.Subscription) bool { return name == "shared reader" }})
+			store.publish(t, "/a/1", "/b", "/a", "/b/2", "/a/2", "/b/3")
+			sub := store.subscribed(t, seq(1))
+			requirePlace := func(want uint64) {
+				require.Eventually(t, func() bool { // the server learns of an acknowledgement later
+					place, err := store.Place(t.Context(), sub)
+					return err == nil && place == want
+				}, time.Minute, 10*time.Millisecond, want)
+			}
+			requirePlace(1) // no consumer exists yet
+			require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+			requirePlace(1)
+			settle(store, t, sub, 1)
+			requirePlace(3)
+			revision, err := store.Park(t.Context(), sub, sluice.Parked{Lane: "s.p.a", FromSeq: 1}, 0)
+			require.NoError(t, err)
+			requirePlace(1)
+			require.NoError(t, store.Unpark(t.Context(), "s.p.a", revision))
+			settle(store, t, sub, 3, 5)
+			requirePlace(7)
+		})
+	}
+}
+
+// settleShared settles all events up to the last of seqs.
+func (r rooms) settleShared(t *testing.T, sub *sluice.Subscription, seqs ...uint64) {
+	t.Helper()
+	upTo := seqs[len(seqs)-1]
+	require.NoError(t, r.Positions().PutPosition(t.Context(), sub, fanout.Position{Shared: true, Floors: []uint64{upTo, upTo}}))
+}
+
+// settleOwn acknowledges the deliveries of some events.
+func (r rooms) settleOwn(t *testing.T, sub *sluice.Subscription, seqs ...uint64) {
+	t.Helper()
+	source, err := r.OpenSource(t.Context(), sub)
+	require.NoError(t, err)
+	defer source.Close()
+	for settled := 0; settled < len(seqs); {
+		if d := <-source.Deliveries(); slices.Contains(seqs, d.Event.Seq) {
+			require.NoError(t, d.Receipt.Ack())
+			settled++
+		}
 	}
 }

@@ -56,8 +56,13 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 
 // deleteConsumers deletes the durable consumers of the subscription. Missing ones are not an error.
 func (s *Store) deleteConsumers(ctx context.Context, sub *sluice.Subscription) error {
+	return s.deleteConsumersFrom(ctx, sub, 0)
+}
+
+// deleteConsumersFrom is deleteConsumers without the first i consumers.
+func (s *Store) deleteConsumersFrom(ctx context.Context, sub *sluice.Subscription, i int) error {
 	var errs []error
-	for _, name := range streams.Consumers(sub.ID, 2) {
+	for _, name := range streams.Consumers(sub.ID, 2)[i:] {
 		err := s.core.JetStream().DeleteConsumer(ctx, s.core.Names().EventsStream(sub.Namespace), name)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			errs = append(errs, fmt.Errorf("delete consumer %s: %w", name, err))
@@ -134,7 +139,7 @@ func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jets
 // does so concurrently.
 func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (c jetstream.Consumer, err error) {
 	for range consumerTries {
-		c, err = s.consumer(ctx, sub, want)
+		c, err = s.consumer(ctx, sub, i, want)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			c, err = s.makeConsumer(ctx, sub, i, want)
 		}
@@ -146,16 +151,16 @@ func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int
 }
 
 // consumer returns the existing consumer of the subscription. It deletes one that an earlier
-// subscription with the same ID has left: that would deliver the events of the earlier
-// subscription.
-func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (jetstream.Consumer, error) {
+// subscription with the same ID has left, and those after it: they would deliver the events of the
+// earlier subscription, whose pattern may have had more filters.
+func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (jetstream.Consumer, error) {
 	c, err := s.core.JetStream().Consumer(ctx, want.Stream, want.Name)
 	if err != nil {
 		return nil, err
 	}
 	config := c.CachedInfo().Config
 	if config.Metadata[metaSince] != since(sub) {
-		if err := s.core.JetStream().DeleteConsumer(ctx, want.Stream, want.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := s.deleteConsumersFrom(ctx, sub, i); err != nil {
 			return nil, err
 		}
 		return nil, jetstream.ErrConsumerNotFound

@@ -182,6 +182,11 @@ func (c Consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return c.Store.EnsureConsumers(ctx, sub)
 }
 
+// Place returns the sequence of the first event that the subscription may not have settled.
+func (c Consumers) Place(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	return c.Store.Place(ctx, sub)
+}
+
 // Remove deletes the subscription's consumers and lanes. It tries all three parts, and returns
 // their errors.
 func (c Consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
