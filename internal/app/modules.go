@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/module/program"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/ownership"
 	"github.com/sluice-io/sluice/internal/schedule/action"
@@ -39,7 +40,7 @@ func (s *server) openModules(context.Context) error {
 	})
 	s.modules = host.New(host.Options{
 		Dirs: s.cfg.Modules.Dirs, Copies: filepath.Join(data, "modules"), User: as, Log: s.opts.Log, Render: s.sender, Changed: s.moduleService.Changed,
-		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: s.log}), Log: records.NewModuleLog(s.log, s.Store), Now: time.Now},
+		Publish: host.Ingested{Ingest: s.ingest(s.causes, action.Cancellable{Publisher: eventlog.Exact{Log: s.log, Shows: host.MayRepeat}}), Log: records.NewModuleLog(s.log, s.Store), Now: time.Now},
 		Moved:   func() { s.divide() },
 		API:     host.API{URL: s.publicURL(), Keys: &s.wakeKeys, Replica: replica},
 	})

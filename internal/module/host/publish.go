@@ -29,7 +29,7 @@ const (
 // Publisher publishes the events that a program prints.
 type Publisher interface {
 	// Publish publishes the events of a handling, all or none, and returns their number. Repeated
-	// calls publish each event once. Size is the number of bytes in which they were printed. Codes
+	// calls publish each event once: of those with the same name in ID, the first. Size is the number of bytes in which they were printed. Codes
 	// Unavailable, Internal and QuotaExceeded are temporary, the others permanent.
 	Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error)
 	// May returns the permanent error with which publishing one event would fail, nil if there is
@@ -126,16 +126,15 @@ func (pub *publication) read() (p printed, err error) {
 	return p, nil
 }
 
-// printedID returns the ID of the event on a line. It depends only on the handling and the line, so
-// a repeated attempt publishes nothing twice, and no program can choose the ID of another event.
-//
-//	mod-9f86d081884c7d659a2feaa0c55ad015
+// printedID returns the name of the event on a line, from which Publisher derives its ID. It
+// depends only on the handling and the line, so a repeated attempt publishes nothing twice, and no
+// program can choose the ID of another event.
 func printedID(w *model.Handling, line int) string {
 	hash := sha256.New()
 	for _, part := range []string{w.Subscription, w.Namespace, w.Event, strconv.Itoa(line)} {
 		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part) // a hash does not fail
 	}
-	return "mod-" + hex.EncodeToString(hash.Sum(nil)[:16])
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // blame adds to an error of publishing the line that caused it, if that is known. The index in the

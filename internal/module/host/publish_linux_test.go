@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/module"
 	"github.com/sluice-io/sluice/internal/module/host"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -34,7 +35,9 @@ type site struct {
 	index  *authz.Index
 	quotas *quota.Quotas
 	sub    *sluice.Subscription
-	lost   error // of the next answer of the log
+	lost   error  // of the next answer of the log
+	fails  error  // of the next publish, which stores nothing
+	id     string // of the first event of the last publish
 }
 
 // data renders an event as its data.
@@ -46,7 +49,12 @@ func (data) Body(_ context.Context, _ *sluice.Subscription, ev *sluice.Event, _ 
 
 // Publish stores events, and loses an answer.
 func (s *site) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
-	stored, err := s.store.Log.Publish(ctx, ns, events)
+	s.id = events[0].ID
+	if err := s.fails; err != nil {
+		s.fails = nil
+		return nil, err
+	}
+	stored, err := eventlog.Exact{Log: s.store.Log, Shows: host.MayRepeat}.Publish(ctx, ns, events)
 	if s.lost != nil && err == nil {
 		err, s.lost = s.lost, nil
 	}
@@ -226,6 +234,63 @@ func TestPublish_OldEventPublishesNothingTwice(t *testing.T) {
 	a = s.again(t, &ev, invoice, `{"path":"/invoices/2","type":"invoice.made"}`)
 	require.Equal(t, sluice.Delivered, a.Outcome, a.Error)
 	require.Len(t, s.published(t), 2)
+}
+
+// taken returns a site and an event that has been handled once. The program printed invoice, which was not stored, and another publisher has
+// taken its ID since, with the same content.
+func taken(t *testing.T, window time.Duration) (*site, sluice.Event) {
+	t.Helper()
+	s := printing(t, `[{"pattern":"/invoices/**"}]`, "")
+	ns, err := s.store.Namespaces().Get(t.Context(), "acme")
+	require.NoError(t, err)
+	ns.DedupWindow = sluice.Duration(window)
+	_, _, err = s.store.Namespaces().Put(t.Context(), ns)
+	require.NoError(t, err)
+	s.fails = sluice.Errorf(sluice.Unavailable, "full")
+	ev, a := s.handles(t, invoice)
+	require.Equal(t, sluice.Failed, a.Outcome, a.Error)
+	_, err = s.store.Log.Publish(t.Context(), "acme", []sluice.Event{{
+		Namespace: "acme", Path: "/invoices/1", ID: s.id, Type: "invoice.made", Source: "/modules/billing",
+		Extensions: map[string]string{sluice.AuthID: "user:eve", sluice.CausationID: ev.ID},
+	}})
+	require.NoError(t, err)
+	return s, ev
+}
+
+// An event of another publisher that has the ID of a printed one, and even its content, is not taken for it.
+func TestPublish_TakenIDIsNoRepeat(t *testing.T) {
+	t.Parallel()
+	s, ev := taken(t, 2*time.Minute)
+	a := s.again(t, &ev, invoice, `{"path":"/invoices/2","type":"invoice.made"}`)
+	require.Equal(t, []any{sluice.Refused, sluice.OutputRefused}, []any{a.Outcome, a.Dead}, a.Error)
+	require.Contains(t, a.Error, "belongs to an event")
+	require.Len(t, s.published(t), 1, "nothing of the output is stored")
+}
+
+// The same holds of one that is found in the log when its namespace has forgotten the ID.
+func TestPublish_ForgottenIDWasTaken(t *testing.T) {
+	t.Parallel()
+	s, ev := taken(t, time.Second)
+	require.Eventually(t, func() bool {
+		_, err := s.store.Log.RecentByID(t.Context(), "acme", s.id)
+		return sluice.CodeOf(err) == sluice.NotFound
+	}, time.Minute, 20*time.Millisecond)
+	a := s.again(t, &ev)
+	require.Equal(t, []any{sluice.Delivered, 1}, []any{a.Outcome, a.Published}, a.Error)
+	require.Len(t, s.published(t), 2)
+}
+
+// The ID of a printed event depends on a secret of the log, so others cannot compute it.
+func TestPublish_IDsDependOnASecret(t *testing.T) {
+	t.Parallel()
+	ids := map[string]bool{}
+	for range 2 {
+		s := printing(t, `[{"pattern":"/invoices/**"}]`, "")
+		_, a := s.handles(t, invoice)
+		require.Equal(t, sluice.Delivered, a.Outcome, a.Error)
+		ids[s.id] = true
+	}
+	require.Len(t, ids, 2)
 }
 
 // No program takes the ID of another event, or gives an event to another cause, producer or workflow.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"hash"
 	"maps"
@@ -142,6 +143,19 @@ func (st *stamps) proves(w *written, header nats.Header) bool {
 	defer st.mu.RUnlock()
 	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == id })
 	return i >= 0 && hmac.Equal(mac, w.sum(st.keys[i]))
+}
+
+// Secret returns a text of 64 hexadecimal digits that only the servers of this log can derive from a
+// name: an HMAC with the oldest key for stamps, so it is always the same. No stamp is an HMAC over
+// such a text, which would begin with a length of 2^56 or more. Code Unavailable before Provision.
+func (l *Log) Secret(name string) (string, error) {
+	l.stamps.mu.RLock()
+	defer l.stamps.mu.RUnlock()
+	if len(l.stamps.keys) == 0 {
+		return "", sluice.Errorf(sluice.Unavailable, "the store has no key yet")
+	}
+	oldest := l.stamps.keys[len(l.stamps.keys)-1]
+	return hex.EncodeToString(oldest.sum([]byte("name "), []byte(name))), nil
 }
 
 func isAuth(name string) bool { return strings.HasPrefix(name, authPrefix) }

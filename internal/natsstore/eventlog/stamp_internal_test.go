@@ -215,3 +215,19 @@ func TestStamp_Allocations(t *testing.T) { //nolint:paralleltest // allocations 
 	})
 	require.LessOrEqual(t, allocations, 26.0) // 23, and a few that the race detector adds
 }
+
+// A secret is the same for a name as long as its key is there, whatever keys are added, and another one for another name or key.
+func TestSecret_IsOfNameAndOldestKey(t *testing.T) {
+	t.Parallel()
+	secret := func(name string, keys ...string) string {
+		text, err := (&Log{stamps: keyed(keys...)}).Secret(name)
+		require.NoError(t, err)
+		require.Len(t, text, 64)
+		return text
+	}
+	require.Equal(t, secret("a", "old"), secret("a", "new", "old"))
+	require.NotEqual(t, secret("a", "old"), secret("b", "old"))
+	require.NotEqual(t, secret("a", "old"), secret("a", "new"))
+	_, err := (&Log{stamps: keyed()}).Secret("a")
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+}

@@ -58,17 +58,19 @@ func (l WatchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 	return l.Log.Event(ctx, namespace, seq)
 }
 
-// Has reports whether an event with the ID is on a path after a position. It reads the events of
-// the path after that position, until it finds the ID.
+// Has reports whether an event with the ID is on a path after a position, as has does.
 func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
+	return l.has(ctx, namespace, path, after, func(ev *sluice.Event) bool { return ev.ID == id })
+}
+
+// has reports whether an event that is wanted is on a path after a position. It reads the events of
+// the path after that position, until it finds one.
+func (l WatchLog) has(ctx context.Context, namespace string, path sluice.Path, after uint64, wanted func(*sluice.Event) bool) (bool, error) {
 	first, _, err := l.Log.Bounds(ctx, namespace)
 	if err != nil {
 		return false, err
 	}
-	q := model.EventQuery{
-		Pattern: sluice.Pattern(path), After: max(after, first, 1) - 1, Limit: 1,
-		Visible: func(ev *sluice.Event) bool { return ev.ID == id },
-	}
+	q := model.EventQuery{Pattern: sluice.Pattern(path), After: max(after, first, 1) - 1, Limit: 1, Visible: wanted}
 	for {
 		page, err := l.Log.Events(ctx, namespace, q)
 		if err != nil || len(page.Events) > 0 || page.Next == 0 {

@@ -47,7 +47,7 @@ func NewModuleLog(log *eventlog.Log, store *natsstore.Store) ModuleLog {
 	return ModuleLog{ActionLog{Log: log, Store: store}, NewWatchLog(log)}
 }
 
-// Has reports whether an event with an ID is on a path after a sequence.
-func (l ModuleLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
-	return l.watch.Has(ctx, namespace, path, id, after)
+// Has reports whether an event that is wanted is on a path after a sequence.
+func (l ModuleLog) Has(ctx context.Context, namespace string, path sluice.Path, after uint64, wanted func(*sluice.Event) bool) (bool, error) {
+	return l.watch.has(ctx, namespace, path, after, wanted)
 }
