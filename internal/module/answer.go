@@ -114,14 +114,20 @@ func CheckReady(line []byte) error {
 }
 
 // AppendEventLine appends the line that sends an event to a worker. The body is the event in the
-// subscription's envelope, in JSON. The body must be valid JSON; its line breaks become spaces,
-// which changes the line but not its meaning. AppendEventLine does not change body.
+// subscription's envelope, in JSON. The body must be valid JSON; its line breaks become spaces, and
+// U+2028 and U+2029 escapes, because some readers end lines there, such as readline of Node 24.
+// That changes the line but not its meaning. AppendEventLine does not change body.
 func AppendEventLine(line []byte, head EventHead, body []byte) ([]byte, error) {
 	text, err := json.Marshal(head)
 	if err != nil {
 		return nil, fmt.Errorf("line of an event: %w", err)
 	}
 	line = append(append(line, text[:len(text)-1]...), `,"event":`...)
+	for separator, escaped := range map[string]string{"\u2028": `\u2028`, "\u2029": `\u2029`} { // they occur only within JSON strings
+		if bytes.Contains(body, []byte(separator)) {
+			body = bytes.ReplaceAll(body, []byte(separator), []byte(escaped))
+		}
+	}
 	from := len(line)
 	line = append(line, body...)
 	for i, c := range line[from:] {

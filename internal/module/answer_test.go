@@ -1,6 +1,7 @@
 package module_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -65,4 +66,19 @@ func TestAppendEventLine_IsOneLine(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"id":"7","attempt":2,"deadline":"1970-01-01T00:00:01Z","event":{"data": "a\nb"}}`, string(line))
 	require.Equal(t, len(line)-1, strings.IndexAny(string(line), "\r\n"))
+}
+
+// No reader sees the end of a line within an event, and the caller's body stays as it is.
+func TestAppendEventLine_EscapesLineSeparators(t *testing.T) {
+	t.Parallel()
+	body := []byte("{\"\u2028\":\"\u2029a\u2028\u2029\u2030\\\\\u2028\"}")
+	given := string(body)
+	line, err := module.AppendEventLine(nil, module.EventHead{}, body)
+	require.NoError(t, err)
+	require.NotContains(t, string(line), "\u2028")
+	require.NotContains(t, string(line), "\u2029")
+	require.Equal(t, given, string(body))
+	var is struct{ Event map[string]string }
+	require.NoError(t, json.Unmarshal(line, &is))
+	require.Equal(t, map[string]string{"\u2028": "\u2029a\u2028\u2029\u2030\\\u2028"}, is.Event)
 }
