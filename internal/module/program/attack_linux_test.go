@@ -19,7 +19,7 @@ const python = "/usr/bin/python3" // the system's, which programs may read
 
 // attacks tries to get out of a program's restrictions, and prints the way of each attempt that succeeded.
 const attacks = `
-import ctypes, os, socket, sys
+import ctypes, os, resource, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 secret, listener, network = sys.argv[1], sys.argv[2], sys.argv[3] == "network"
 server = os.getppid()
@@ -55,6 +55,18 @@ ways = {
     "kernel keys": lambda: syscall(250, 0, -3, 1),
     "bpf": lambda: syscall(321, 0, 0, 0),
     "own executable": lambda: open(sys.argv[4], "a"),
+    "limits of the server": lambda: syscall(302, server, 7, 0, 0),
+    "priority of the server": lambda: syscall(141, 0, server, 0),
+    "I/O priority of the server": lambda: syscall(251, 1, server, 0),
+    "I/O priority of the user": lambda: syscall(251, 3, 0, 0),
+    "processors of the server": lambda: syscall(203, server, 0, 0),
+    "scheduler of the server": lambda: syscall(144, server, -1, 0),
+    "scheduler's parameters of the server": lambda: syscall(142, server, 0),
+    "scheduler's attributes of the server": lambda: syscall(314, server, 0, 0),
+    "memory nodes of the server": lambda: syscall(256, server, 0, 0, 0),
+    "pages of the server": lambda: syscall(279, server, 0, 0, 0, 0, 0),
+    "advice on memory of the server": lambda: syscall(440, -1, 0, 0, 0, 0),
+    "memory of a dying server": lambda: syscall(448, -1, 0),
     "device": lambda: os.mknod(os.environ["TMPDIR"] + "/mem", 0o20600, os.makedev(1, 1)),
 }
 if not network:
@@ -86,6 +98,9 @@ for fd in range(3, 1024):
 if libc.prctl(39, 0, 0, 0, 0) != 1:
     print("open: set-user-ID")
 socket.socketpair()
+resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+os.nice(1)
 print("tried", len(ways))
 `
 

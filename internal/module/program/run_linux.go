@@ -106,9 +106,8 @@ func (r *Runner) launch(cmd *exec.Cmd, p Program, within *group, reaped <-chan s
 	return ended, outside, nil
 }
 
-// start starts a process from the calling thread. That thread keeps the restrictions and the user
-// of the process, because only a thread of the same user may set the limits of the process. A
-// traced process waits for letGo.
+// start starts a process from the calling thread, which keeps the restrictions and the user of the
+// process. A traced process waits for letGo.
 func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 	if err := restrict(p, r.As); err != nil {
 		return err
@@ -122,12 +121,29 @@ func (r *Runner) start(cmd *exec.Cmd, p Program) error {
 	if r.As == nil {
 		limits.Processes = 0 // the limit would count the server's own processes
 	}
-	err := limit(cmd.Process.Pid, limits)
+	err := r.limit(cmd.Process.Pid, limits)
 	if err != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it is not reaped, so the ID is still its own
 		err = errors.Join(err, ignoreExit(cmd.Wait()))
 	}
 	return err
+}
+
+// limit sets the limits of a process that has just been started, from a thread of the same user,
+// because no other may. The thread that started the process may not: its filter denies it.
+func (r *Runner) limit(pid int, l Limits) error {
+	limited := make(chan error, 1)
+	go onOwnThread(func() {
+		var err error
+		if r.As != nil {
+			err = become(*r.As)
+		}
+		if err == nil {
+			err = limit(pid, l)
+		}
+		limited <- err
+	})
+	return <-limited
 }
 
 // startWhenClosed starts a process. A program that has just been written can still be open in a
@@ -224,7 +240,7 @@ func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timed
 	return ctx.Err() == nil
 }
 
-// limit sets the limits of a process that has just been started. RLIMIT_CPU counts whole seconds, so
+// limit sets the limits of a process. RLIMIT_CPU counts whole seconds, so
 // a processor time is rounded up to them.
 func limit(pid int, l Limits) error {
 	seconds := uint64(math.Ceil(max(0, l.Processor.Seconds())))
