@@ -57,7 +57,7 @@ func (r *runner) applyDecision(ctx context.Context, d model.Decision) error {
 		r.observe.Withheld(r.sub)
 	case model.Undecided, model.Pass:
 		if r.backOffGate(now) {
-			r.log.WarnContext(ctx, "nothing is sent: access cannot be checked", slog.String("subscription", r.id))
+			r.log.WarnContext(ctx, "nothing is sent: access cannot be checked, or the module does not run here", slog.String("subscription", r.id))
 		}
 	}
 	return nil

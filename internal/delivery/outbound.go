@@ -57,7 +57,8 @@ func (x *outbound) decide(sub *sluice.Subscription, ev *sluice.Event) model.Deci
 
 // send makes an attempt if the gate lets the event pass. It sends the events of more with it, up to
 // the first one that may not leave. For any decision but Pass, no attempt counts, even if one was
-// in flight. The decision on an attempt that Withdraw cancelled is Lost or Undecided.
+// in flight. The decision on an attempt that Withdraw cancelled, or that the sender did not make, is
+// Lost or Undecided.
 func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) (sluice.Attempt, model.Decision) {
 	ctx, leave := x.under.Enter(ctx, sub)
 	defer leave()
@@ -81,13 +82,13 @@ func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluic
 		return sluice.Attempt{}, x.again(sub, ev)
 	}
 	a := x.sender.Send(ctx, sub, ev, number, more...)
-	if inflight.WasCut(ctx) && a.Outcome != sluice.Delivered {
+	if a.Outcome == "" || inflight.WasCut(ctx) && a.Outcome != sluice.Delivered {
 		return sluice.Attempt{}, x.again(sub, ev)
 	}
 	return a, model.Pass
 }
 
-// again decides about an attempt that was cancelled. If access is not lost after all, the attempt
+// again decides about an attempt that was cancelled or not made. If access is not lost after all, the attempt
 // has to be repeated.
 func (x *outbound) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.decide(sub, ev) == model.Lost {

@@ -112,6 +112,20 @@ func TestOutbound_WithdrawWaitsForTheCutOff(t *testing.T) { // C43
 	})
 }
 
+// absent is a sender that makes no attempt.
+type absent struct{}
+
+func (absent) Send(context.Context, *sluice.Subscription, *sluice.Event, int, ...*sluice.Event) sluice.Attempt {
+	return sluice.Attempt{Number: 1, Error: "module m does not run here"}
+}
+
+// An attempt that the sender does not make does not count: it is made later, unless access is lost.
+func TestOutbound_UnmadeAttemptIsUndecided(t *testing.T) {
+	t.Parallel()
+	a, d := newOutbound(nil, absent{}).send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
+	require.Equal(t, []any{sluice.Attempt{}, model.Undecided}, []any{a, d})
+}
+
 // slow is a gate that takes its time over what it said at the beginning.
 type slow struct {
 	asked  chan struct{}

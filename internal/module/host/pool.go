@@ -101,14 +101,14 @@ func (p *pool) most() int {
 }
 
 // do has a worker handle an event, and returns the outcome. If the context is done first, it
-// returns early, though the worker may still handle the event. A retired pool, a timeout and a
-// cancellation are results with outcome Failed, not errors.
+// returns early, though the worker may still handle the event. A timeout and a cancellation are
+// results with outcome Failed, not errors. In a retired pool no attempt is made: the outcome is "".
 func (p *pool) do(ctx context.Context, it *item) result {
 	it.result = make(chan result, 1)
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return failure("module " + p.module.Name + " does not run here any more")
+		return p.notMade()
 	}
 	p.queue = append(p.queue, it)
 	p.assign()
@@ -129,6 +129,10 @@ func (p *pool) do(ctx context.Context, it *item) result {
 		p.crashes.ended(it.event)
 		return failure("the attempt was cut off: " + context.Cause(ctx).Error())
 	}
+}
+
+func (p *pool) notMade() result {
+	return result{Answer: module.Answer{Text: "module " + p.module.Name + " does not run here any more"}}
 }
 
 func failure(text string) result {
@@ -292,14 +296,14 @@ func (p *pool) leave() {
 	}
 }
 
-// retire closes the pool to events and fails the queued ones. Workers finish the events that they
+// retire closes the pool to events; no attempt is made for the queued ones. Workers finish the events that they
 // have, and are then stopped. It does not wait, and may be repeated.
 func (p *pool) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, it := range p.queue {
-		it.finish(failure("module " + p.module.Name + " does not run here any more"))
+		it.finish(p.notMade())
 	}
 	p.queue = nil
 	p.leave()

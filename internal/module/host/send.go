@@ -40,7 +40,8 @@ const (
 
 // Send runs the program of a subscription on an event, as the attempt with the given number of its
 // delivery. It sets all fields of the attempt but the verdict. Exit codes determine the outcome
-// (module.OutcomeOf). If ctx ends, a program of the mode exec gets SIGTERM, and SIGKILL after
+// (module.OutcomeOf). While the module does not run here, no attempt is made, and the outcome is "".
+// If ctx ends, a program of the mode exec gets SIGTERM, and SIGKILL after
 // grace; its end decides about the outcome. A worker goes on, and the outcome is Failed. An error
 // of Renderer.Body refuses the event. Of the server's own environment, a program gets only the
 // variables that its manifest names. Besides them it has SLUICE_RUN, the mark of the run, and:
@@ -62,7 +63,7 @@ func (h *Host) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 func (h *Host) run(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) {
 	m, handler, err := h.handler(sub)
 	if err != nil {
-		a.Outcome, a.Error = sluice.Failed, err.Error()
+		a.Error = err.Error()
 		return
 	}
 	body, trace, err := h.opts.Render.Body(ctx, sub, ev, a)

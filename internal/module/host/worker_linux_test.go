@@ -297,7 +297,9 @@ func TestWorker_FollowsItsModule(t *testing.T) {
 	s.host.Set(t.Context(), "m", nil)
 	require.Eventually(t, func() bool { return len(s.files("")) == 0 }, patience, time.Millisecond, "none is left")
 	s.sub = was
-	require.Contains(t, s.send(t, "e", 1, "").Error, "does not run here")
+	a := s.send(t, "e", 1, "")
+	require.Empty(t, a.Outcome, "no attempt is made")
+	require.Contains(t, a.Error, "does not run here")
 }
 
 // Workers without events are stopped, and started again for the next one.
@@ -338,6 +340,26 @@ func TestWorker_EndsWithItsHost(t *testing.T) {
 	cancel()
 	s.host.Close(ctx)
 	wg.Wait()
-	require.Equal(t, sluice.Failed, a.Outcome)
+	require.NotEqual(t, sluice.Delivered, a.Outcome)
 	require.Empty(t, s.files(""))
+}
+
+// Events that wait for a worker when its module stops are not attempted; an attempt with a worker goes on.
+func TestWorker_StoppedModuleAttemptsNothing(t *testing.T) {
+	t.Parallel()
+	s := newWorkshop(t, threaded(t), `,"concurrency":1`)
+	var has, waits sluice.Attempt
+	var wg sync.WaitGroup
+	wg.Go(func() { has = s.send(t, "has", 1, "wait") })
+	s.saw(t, "has")
+	wg.Go(func() { waits = s.send(t, "waits", 1, "") })
+	require.Eventually(t, func() bool {
+		m, err := s.host.Get("m")
+		return err == nil && m.Running[0].Waiting == 1
+	}, patience, time.Millisecond)
+	s.host.Set(t.Context(), "m", nil)
+	s.goes()
+	wg.Wait()
+	require.Equal(t, []sluice.Outcome{sluice.Delivered, ""}, []sluice.Outcome{has.Outcome, waits.Outcome})
+	require.Contains(t, waits.Error, "does not run here any more")
 }
