@@ -96,7 +96,7 @@ type Host struct {
 	looking  sync.Mutex    // held during a scan
 	looked   time.Time     // end of the last scan; guarded by looking
 	lasted   time.Duration // duration of the last scan; guarded by looking
-	settling sync.Mutex    // held while deciding which modules run and copying them
+	settling sync.Mutex    // held while copying the modules that may run
 
 	mu        sync.Mutex // taken after the other locks, and held briefly
 	found     map[string]found

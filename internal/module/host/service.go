@@ -218,18 +218,42 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 		if err := s.store(ctx, act{name, sluice.ActionModuleDisable, by}, before, &after); err != nil {
 			return sluice.Module{}, err
 		}
-		s.Host.Set(ctx, name, &after)
 	}
-	for _, id := range before.Subscriptions {
-		_, err := s.Subscriptions.Pause(ctx, id, by)
-		if code := sluice.CodeOf(err); err != nil && code != sluice.SubscriptionMissing && code != sluice.Conflict {
-			return sluice.Module{}, err
-		}
+	err = s.pause(ctx, before.Subscriptions, by)
+	s.Host.Set(ctx, name, &after) // also after an error
+	if err != nil {
+		return sluice.Module{}, err
 	}
 	if err := s.tell(ctx, name, onceFor(&after), sluice.TypeModuleDisabled, map[string]any{"by": by}); err != nil {
 		return sluice.Module{}, err
 	}
 	return s.Host.Get(name)
+}
+
+// pause pauses those of the subscriptions that are there and active.
+func (s *Service) pause(ctx context.Context, ids []string, by string) error {
+	for _, id := range ids {
+		_, err := s.Subscriptions.Pause(ctx, id, by)
+		if code := sluice.CodeOf(err); err != nil && code != sluice.SubscriptionMissing && code != sluice.Conflict {
+			return err
+		}
+	}
+	return nil
+}
+
+// suspend suspends the subscriptions of an approved module. It stops and returns false if the
+// approval is not the stored one any more: a later one resumes them.
+func (s *Service) suspend(ctx context.Context, name string, a *Approval, reason string) (stands bool, err error) {
+	for _, id := range a.Subscriptions {
+		now, err := s.stored(ctx, name)
+		if err != nil || now == nil || now.Revision != a.Revision {
+			return false, err
+		}
+		if err := s.Subscriptions.Suspend(ctx, id, reason); err != nil {
+			return false, fmt.Errorf("suspend subscription %s: %w", id, err)
+		}
+	}
+	return true, nil
 }
 
 // approved returns the approval of a module. Code NotFound.
@@ -282,12 +306,10 @@ func (s *Service) tell(ctx context.Context, name, once, kind string, data map[st
 
 // Changed suspends the subscriptions of a module whose files have changed. Use it as
 // Options.Changed. It may be called on each server that has the changed files; suspending twice
-// does nothing.
+// does nothing. It does nothing if the approval is not the stored one any more.
 func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) error {
-	for _, id := range a.Subscriptions {
-		if err := s.Subscriptions.Suspend(ctx, id, ChangedReason(name, files)); err != nil {
-			return fmt.Errorf("suspend subscription %s: %w", id, err)
-		}
+	if stands, err := s.suspend(ctx, name, &a, ChangedReason(name, files)); err != nil || !stands {
+		return err
 	}
 	return s.tell(ctx, name, onceFor(&a), sluice.TypeModuleChanged, map[string]any{"files": files})
 }

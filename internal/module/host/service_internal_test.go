@@ -26,6 +26,9 @@ type office struct {
 	subs     map[string]bool
 	refuses  bool // further subscriptions
 	events   []string
+	mark     sluice.Unsafe
+	stopped  []string // subscriptions that were paused or suspended
+	stopping func()   // before each; nil: nothing
 }
 
 func (o *office) Get(context.Context, string) (Approval, uint64, error) {
@@ -48,8 +51,11 @@ func (o *office) Delete(context.Context, string, uint64) error {
 
 func (*office) Append(context.Context, *sluice.LedgerEntry) error { return nil }
 
-func (*office) Mark(context.Context, string) (sluice.Unsafe, uint64, error) {
-	return sluice.Unsafe{}, 0, sluice.Errorf(sluice.NotFound, "it has none")
+func (o *office) Mark(context.Context, string) (sluice.Unsafe, uint64, error) {
+	if o.mark.Event.Type == "" {
+		return sluice.Unsafe{}, 0, sluice.Errorf(sluice.NotFound, "it has none")
+	}
+	return o.mark, 1, nil
 }
 
 func (*office) ClearProducer(context.Context, string, string) error { return nil }
@@ -75,8 +81,16 @@ func (h handlers) PutHandler(_ context.Context, id string, _ *subscription.Reque
 	return &sluice.Subscription{ID: id}, nil
 }
 
-func (handlers) Pause(context.Context, string, string) (*sluice.Subscription, error) {
-	return &sluice.Subscription{}, nil
+func (h handlers) Pause(ctx context.Context, id, _ string) (*sluice.Subscription, error) {
+	return &sluice.Subscription{}, h.Suspend(ctx, id, "")
+}
+
+func (h handlers) Suspend(_ context.Context, id, _ string) error {
+	if h.stopping != nil {
+		h.stopping()
+	}
+	h.stopped = append(h.stopped, id)
+	return nil
 }
 
 func (h handlers) Delete(_ context.Context, id, _ string) error {
@@ -137,4 +151,53 @@ func TestDisable_RepetitionIsOneEvent(t *testing.T) {
 	require.Len(t, o.events, 1)
 	require.NoError(t, s.Remove(t.Context(), "billing", "root"))
 	require.Len(t, o.events, 2)
+}
+
+// The subscriptions of a module stop before its programs do, so no attempt is in vain.
+func TestService_StopsSubscriptionsBeforePrograms(t *testing.T) {
+	t.Parallel()
+	for state, stop := range map[sluice.ModuleState]func(*Service, *office) error{
+		sluice.ModuleDisabled: func(s *Service, _ *office) error {
+			_, err := s.Disable(t.Context(), "billing", "root")
+			return err
+		},
+		sluice.ModuleUnsafe: func(s *Service, o *office) error {
+			o.mark.Event.Type = "t"
+			return s.stopUnsafe(t.Context(), "billing")
+		},
+	} {
+		s, o, _ := serving(t)
+		require.NoError(t, approve(t, s))
+		o.stopping = func() { require.Equal(t, []string{"billing"}, s.Host.Ready(), state) }
+		require.NoError(t, stop(s, o))
+		require.Equal(t, []string{"billing-run"}, o.stopped, state)
+		require.Empty(t, s.Host.Ready(), state)
+		require.Equal(t, state, s.Host.stateOf(t, "billing"))
+	}
+}
+
+// A server that sees late that a module was approved again suspends nothing of it, or no more of it.
+func TestChanged_LaterApprovalStands(t *testing.T) {
+	t.Parallel()
+	s, o, manifest := serving(t)
+	both := `{"namespaces":["default","acme"],"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true}}]}`
+	require.NoError(t, os.WriteFile(manifest, []byte(both), 0o600))
+	require.NoError(t, approve(t, s))
+	earlier := s.Host.approvals["billing"]
+	require.NoError(t, approve(t, s))
+	o.events = nil
+	require.NoError(t, s.Changed(t.Context(), "billing", earlier, nil))
+	require.Empty(t, o.stopped)
+	require.Empty(t, o.events)
+
+	present := s.Host.approvals["billing"]
+	o.stopping = func() { o.revision++ }
+	require.NoError(t, s.Changed(t.Context(), "billing", present, nil))
+	require.Equal(t, []string{"billing-run"}, o.stopped, "it was approved meanwhile")
+	require.Empty(t, o.events)
+
+	o.stopping, o.stopped, o.revision = nil, nil, present.Revision
+	require.NoError(t, s.Changed(t.Context(), "billing", present, nil))
+	require.Equal(t, []string{"billing-run", "billing-run-acme"}, o.stopped)
+	require.Len(t, o.events, 1)
 }

@@ -15,12 +15,14 @@ import (
 
 // Set applies the approval of a module on this server; nil revokes it. When Set returns, the module
 // is ready to run if it may run. It copies the files, which takes time in proportion to their size.
-// The watch of the approvals calls it on every server, for each change.
+// The watch of the approvals calls it on every server, for each change. It ignores an approval that
+// is older than the present one.
 func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 	h.mu.Lock()
-	if a == nil {
+	switch {
+	case a == nil:
 		delete(h.approvals, name)
-	} else {
+	case a.Revision >= h.approvals[name].Revision:
 		h.approvals[name] = *a
 	}
 	h.mu.Unlock()
@@ -35,9 +37,15 @@ type change struct {
 }
 
 // settle decides which modules run: those that are approved, neither disabled nor unsafe, and whose
-// files here are the approved ones. It reports changed modules to Options.Changed.
+// files here are the approved ones. It reports changed modules to Options.Changed before it copies
+// others, which may take long.
 func (h *Host) settle(ctx context.Context) {
-	for _, c := range h.enterAll(ctx) {
+	var changes []change
+	h.moving(func() { changes = h.leaveAll() })
+	for _, c := range changes {
+		if h.ranLast(c.name) != c.approval.Digest { // not a secret: of files
+			continue
+		}
 		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
 			h.opts.Log.WarnContext(ctx, "changed module not suspended yet", slog.String("module", c.name), slog.Any("error", err))
 			h.mu.Lock()
@@ -45,22 +53,26 @@ func (h *Host) settle(ctx context.Context) {
 			h.mu.Unlock()
 		}
 	}
+	h.moving(func() { h.enterAll(ctx) })
 }
 
-// enterAll updates which modules run, and returns those that have changed and were not reported
-// yet. Attempts of other modules continue while it copies files, which may take long.
-func (h *Host) enterAll(ctx context.Context) []change {
-	h.settling.Lock()
-	defer h.settling.Unlock()
+// moving calls Options.Moved if the modules that run here change while f runs.
+func (h *Host) moving(f func()) {
 	before := h.Ready()
-	ready, changes := h.decide()
-	for _, m := range ready {
-		h.enter(ctx, m)
-	}
+	f()
 	if h.opts.Moved != nil && !slices.Equal(before, h.Ready()) {
 		h.opts.Moved()
 	}
-	return slices.DeleteFunc(changes, func(c change) bool { return h.ranLast(c.name) != c.approval.Digest }) // not a secret: of files
+}
+
+// enterAll makes the modules ready that may run and do not yet. Attempts of other modules continue
+// meanwhile.
+func (h *Host) enterAll(ctx context.Context) {
+	h.settling.Lock()
+	defer h.settling.Unlock()
+	for _, m := range h.waiting() {
+		h.enter(ctx, m)
+	}
 }
 
 // Ready returns the sorted names of the modules that may run here: those that are approved and
@@ -87,25 +99,33 @@ func (h *Host) lastFile(name string) string { return filepath.Join(h.opts.Copies
 
 const lastSuffix = ".last"
 
-// decide stops the modules that may no longer run. It returns the modules that may run but do not
-// yet, and the changed ones that were not reported.
-func (h *Host) decide() (ready []*module.Module, changes []change) {
+// leaveAll stops the modules that may no longer run. It returns the changed ones that were not
+// reported.
+func (h *Host) leaveAll() (changes []change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.ready, func(name string, m *module.Module) bool { return !h.mayRun(name, m.Digest) })
 	h.retireOthers()
 	for name, a := range h.approvals {
-		is := h.found[name].module
-		switch {
-		case a.stopped() || h.ready[name] != nil || is == nil: // nil: missing here, or invalid
-		case is.Digest == a.Digest: // not a secret: of files
-			ready = append(ready, is)
-		case h.told[name] != is.Digest: // not a secret: of files
+		is := h.found[name].module                                                           // nil: missing here, or invalid
+		if is != nil && !a.stopped() && is.Digest != a.Digest && h.told[name] != is.Digest { // not a secret: of files
 			h.told[name] = is.Digest
 			changes = append(changes, change{name, a, a.changed(is.Files)})
 		}
 	}
-	return ready, changes
+	return changes
+}
+
+// waiting returns the modules that may run but do not yet.
+func (h *Host) waiting() (all []*module.Module) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name := range h.approvals {
+		if is := h.found[name].module; is != nil && h.ready[name] == nil && h.mayRun(name, is.Digest) {
+			all = append(all, is)
+		}
+	}
+	return all
 }
 
 // mayRun reports whether a module may run with the files of a digest. The caller holds the lock.

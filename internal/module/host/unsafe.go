@@ -113,7 +113,7 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 			return err
 		}
 		a = &after
-		s.Host.Set(ctx, name, a)
+		defer s.Host.Set(ctx, name, a) // after its subscriptions are suspended, and also after an error
 	}
 	if active, err := s.anyActive(ctx, a.Subscriptions); err != nil || told && !active {
 		return err
@@ -124,12 +124,8 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range a.Subscriptions {
-		if err := s.Subscriptions.Suspend(ctx, id, a.Unsafe.Reason); err != nil {
-			return fmt.Errorf("suspend subscription %s: %w", id, err)
-		}
-	}
-	return nil
+	_, err = s.suspend(ctx, name, a, a.Unsafe.Reason)
+	return err
 }
 
 // anyActive reports whether any of the subscriptions is active.

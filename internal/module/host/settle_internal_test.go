@@ -1,0 +1,41 @@
+//go:build linux
+
+package host
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/module"
+)
+
+// A change is reported, and the leases are divided anew, before other modules are copied. An older approval than the present one is ignored.
+func TestHost_ReportsChangesBeforeCopying(t *testing.T) {
+	t.Parallel()
+	dirs, elsewhere := t.TempDir(), t.TempDir()
+	h := open(t, dirs, &reports{})
+	writes(t, dirs, "m", "echo first")
+	h.approves(t)
+	writes(t, elsewhere, "z", "exit 0")
+	z, err := module.Open(filepath.Join(elsewhere, "z"))
+	require.NoError(t, err)
+	h.Set(t.Context(), "z", &Approval{Digest: z.Digest, Revision: 2})
+
+	writes(t, dirs, "m", "echo other")
+	writes(t, dirs, "z", "exit 0")
+	moved := 0
+	h.opts.Moved = func() { moved++ }
+	h.opts.Changed = func(_ context.Context, name string, _ Approval, _ []string) error {
+		require.Equal(t, []any{"m", 1, 0}, []any{name, moved, len(h.Ready())})
+		return nil
+	}
+	h.Look(t.Context())
+	require.Equal(t, []any{2, []string{"z"}}, []any{moved, h.Ready()})
+	h.Set(t.Context(), "z", &Approval{Digest: z.Digest, Disabled: true, Revision: 1})
+	require.Equal(t, []string{"z"}, h.Ready())
+	h.Set(t.Context(), "z", &Approval{Digest: z.Digest, Disabled: true, Revision: 3})
+	require.Empty(t, h.Ready())
+}
