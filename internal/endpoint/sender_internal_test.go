@@ -4,10 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -130,5 +134,42 @@ func FuzzURL(f *testing.F) {
 		} else {
 			require.False(t, endsInNumber(u.Hostname()))
 		}
+	})
+}
+
+// exchange is a transport in memory.
+type exchange func(*http.Request) *http.Response
+
+func (e exchange) RoundTrip(r *http.Request) (*http.Response, error) { return e(r), nil }
+
+func TestTokens_ClientDroppedDuringItsFetchHasItsToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		issuer := exchange(func(r *http.Request) *http.Response {
+			if id, _, _ := r.BasicAuth(); id == "slow" {
+				<-answer
+			}
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(`{"access_token":"a","token_type":"bearer"}`)),
+			}
+		})
+		issued := newTokens(issuer, url.Parse, time.Now)
+		issued.held.Resize(1)
+		of := func(id string) {
+			sub := &sluice.Subscription{Endpoint: sluice.Endpoint{Auth: &sluice.EndpointAuth{ClientID: id, TokenURL: "https://issuer.example/"}}}
+			token, err := issued.of(t.Context(), sub, time.Now().Add(time.Minute))
+			if err != nil || token == nil || token.AccessToken != "a" {
+				t.Errorf("%s: %v, %v", id, token, err)
+			}
+		}
+		go of("slow")
+		synctest.Wait()
+		of("other") // takes the only place of the cache
+		go of("slow")
+		synctest.Wait()
+		close(answer)
+		synctest.Wait()
 	})
 }

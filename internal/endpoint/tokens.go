@@ -100,10 +100,14 @@ func (t *tokens) of(ctx context.Context, sub *sluice.Subscription, until time.Ti
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-t.flight.DoChan(string(key[:]), func() (any, error) { return nil, t.fetch(ctx, c) }):
+	case got := <-t.flight.DoChan(string(key[:]), func() (any, error) { return t.fetch(ctx, c) }):
+		// Not what c has: if the cache dropped the client meanwhile, the fetch filled another credential.
+		token, _ := got.Val.(*oauth2.Token)
+		if token == nil && got.Err == nil {
+			return nil, errors.New("no token was fetched")
+		}
+		return token, got.Err
 	}
-	token, err, _ := c.usable(t.now())
-	return token, err
 }
 
 // credential returns the cache entry of a subscription's client, and its key.
@@ -136,12 +140,12 @@ func (c *credential) usable(now time.Time) (*oauth2.Token, error, bool) {
 	return c.token, c.err, now.Before(c.until)
 }
 
-// fetch requests a token, unless another attempt has just done so. It may outlive the attempt that
+// fetch requests a token and keeps it in c, unless another attempt has just done so. It may outlive the attempt that
 // began it. It does not end with ctx, because other attempts wait for its result, but after
 // tokenTimeout at the latest.
-func (t *tokens) fetch(ctx context.Context, c *credential) error {
-	if _, err, ok := c.usable(t.now()); ok {
-		return err
+func (t *tokens) fetch(ctx context.Context, c *credential) (*oauth2.Token, error) {
+	if token, err, ok := c.usable(t.now()); ok {
+		return token, err
 	}
 	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, t.client)
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
@@ -157,7 +161,7 @@ func (t *tokens) fetch(ctx context.Context, c *credential) error {
 	if err == nil {
 		c.until = usableUntil(token, now)
 	}
-	return err
+	return token, err
 }
 
 // authorize adds the access token to the headers of a subscription's request and returns it; nil if
