@@ -29,6 +29,7 @@ import (
 // Client calls one server. It is safe for concurrent use as long as its fields are not changed.
 type Client struct {
 	// HTTP sends the requests. The default has no timeout, because every call takes a context.
+	// Redirects are errors, unless it has a CheckRedirect.
 	HTTP *http.Client
 	// Retries is the maximum number of retries per call (default 4). The delays are 100 ms, 200 ms,
 	// … with jitter.
@@ -137,11 +138,21 @@ func (c *Client) open(ctx context.Context, req call, body io.Reader) (*http.Resp
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	resp, err := c.HTTP.Do(r)
+	resp, err := c.roundTrip(r)
 	if err != nil {
 		return nil, noResponse(ctx, c.base, err)
 	}
 	return resp, nil
+}
+
+// roundTrip sends the request. A redirect is a response: to follow it would turn a change into a GET that
+// changes nothing and succeeds.
+func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
+	sender := *c.HTTP
+	if sender.CheckRedirect == nil {
+		sender.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	return sender.Do(r)
 }
 
 func noResponse(ctx context.Context, base string, err error) error {
@@ -166,7 +177,11 @@ func readError(resp *http.Response, body []byte) *sluice.Error {
 		RequestID string `json:"request_id"`
 	}
 	if json.Unmarshal(body, &reply) != nil || reply.Error.Code == "" {
-		return sluice.Errorf(codeOf(resp.StatusCode), "the server responded %s", resp.Status)
+		e := sluice.Errorf(codeOf(resp.StatusCode), "the server responded %s", resp.Status)
+		if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < http.StatusBadRequest {
+			e.Message += fmt.Sprintf(": it redirects to %.300q", to)
+		}
+		return e
 	}
 	e := &sluice.Error{Code: reply.Error.Code, Message: reply.Error.Message, Details: reply.Error.Details}
 	if reply.RequestID != "" {

@@ -255,7 +255,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	resp, err := c.HTTP.Do(req)
+	resp, err := c.roundTrip(req)
 	if err != nil {
 		return nil, noResponse(ctx, c.base, err)
 	}
