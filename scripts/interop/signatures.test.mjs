@@ -1,11 +1,13 @@
 // The clients in TypeScript and Python believe what a real server sends, and nothing else.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { test } from 'node:test'
 import { SignatureError, verify, verifyAttempt } from '../../pkg/typescript/dist/webhook.js'
+import { Worker } from '../../pkg/typescript/dist/worker.js'
 import { startReceiver, startServer } from './sluice.mjs'
 
 const client = resolve(import.meta.dirname ?? '.', '../../pkg/python/src')
@@ -74,14 +76,32 @@ test('the clients verify the examples of rfc9421 as pkg/webhook does', async () 
   }
 })
 
-/** Returns which requests are genuine. */
+test('the clients refuse an empty secret', async () => {
+  const now = Date.now() / 1000
+  const at = String(Math.floor(now))
+  const mac = (content, encoding) => createHmac('sha256', '').update(content).digest(encoding)
+  const body = `{"timestamp":"${new Date().toISOString()}","a":1}`
+  const attempt = JSON.stringify({ ...JSON.parse(body), signature: mac(JSON.stringify({ a: 1, timestamp: JSON.parse(body).timestamp }), 'hex') })
+  const forged = ['', 'whsec_', 'whsec_!'].map((key) => (
+    { scheme: 'standard', headers: { 'webhook-id': 'a', 'webhook-timestamp': at, 'webhook-signature': `v1,${mac(`a.${at}.${body}`, 'base64')}` }, body, keys: [key] }))
+  forged.push({ scheme: 't-sha256', headers: { 'webhook-signature': `t=${at},sha256=${mac(`${at}.${body}`, 'hex')}` }, body, keys: [''] })
+  forged.push({ scheme: 'header', headers: { 'X-Fole-Signature': `sha256=${mac(body, 'hex')}` }, body, keys: ['a', ''] })
+  forged.push({ headers: {}, body: attempt, keys: [''], only: 'attempt' }, { headers: {}, body, keys: [''], only: 'worker' })
+  for (const check of [inTypeScript, inPython]) {
+    assert.deepEqual(await check(forged), forged.map(() => 'setup'), check.name)
+  }
+})
+
+/** Returns which requests are genuine; setup: no request can be verified with these keys. */
 function inTypeScript(requests) {
-  return requests.map(({ headers, body, inner, ...how }) => {
+  return requests.map(({ headers, body, inner, only, ...how }) => {
     try {
-      verify(body, headers, how)
-      if (inner) verifyAttempt(Buffer.from(body), how)
+      if (only === 'worker') new Worker({}, { secret: how.keys, handle: () => {} })
+      if (!only) verify(body, headers, how)
+      if (inner || only === 'attempt') verifyAttempt(Buffer.from(body), how)
       return true
     } catch (problem) {
+      if (problem instanceof TypeError && /a secret is empty/.test(problem.message)) return 'setup'
       assert.ok(problem instanceof SignatureError, problem)
       return false
     }
@@ -94,14 +114,21 @@ import json, sys
 sys.path.insert(0, ${JSON.stringify(client)})
 sys.dont_write_bytecode = True
 from sluice.webhook import SignatureError, verify, verify_attempt
+from sluice.worker import Worker
 
-def genuine(headers, body, keys, inner=False, **how):
+def genuine(headers, body, keys, inner=False, only="", **how):
     try:
-        verify(body.encode(), headers, keys, **how)
-        if inner:
+        if only == "worker":
+            Worker(None, keys, print)
+        if not only:
+            verify(body.encode(), headers, keys, **how)
+        if inner or only == "attempt":
             verify_attempt(body.encode(), keys, now=how.get("now"))
     except SignatureError:
         return False
+    except ValueError as problem:
+        assert "a secret is empty" in str(problem), problem
+        return "setup"
     return True
 
 print(json.dumps([genuine(**request) for request in json.load(sys.stdin)]))

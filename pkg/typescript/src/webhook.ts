@@ -26,20 +26,31 @@ export class SignatureError extends Error {
 
 const tolerance = 5 * 60 // seconds between the signing time and now
 
-/** Throws SignatureError unless the request is genuine. The body is the raw one: JSON that was parsed and written again has other bytes. */
+/** Throws SignatureError unless the request is genuine, and TypeError for an empty secret. The body is the raw one: JSON that was parsed and written again has other bytes. */
 export function verify(body: Uint8Array | string, headers: RequestHeaders, how: Verification): void {
   const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(body)
   const scheme = how.scheme ?? 'standard'
+  checkSecrets(how.keys, scheme)
   const signature = header(headers, scheme === 'header' ? (how.header ?? 'X-Fole-Signature') : 'webhook-signature')
   if (!schemes[scheme](bytes, signature, headers, how)) throw new SignatureError('the signature is not that of a known key')
 }
 
-/** Throws SignatureError unless the signature inside a body of the envelope `attempt` is genuine. Verify the request first. */
+/** Throws SignatureError unless the signature inside a body of the envelope `attempt` is genuine, and TypeError for an empty secret. Verify the request first. */
 export function verifyAttempt(body: Uint8Array | string, { keys, now }: Pick<Verification, 'keys' | 'now'>): void {
+  checkSecrets(keys)
   const { signature, ...unsigned } = JSON.parse(Buffer.from(body as Uint8Array).toString()) as { signature: unknown; timestamp: string }
   checkTime(Date.parse(unsigned.timestamp) / 1000, now)
   if (!isMAC(signature, canonical(unsigned), keys)) throw new SignatureError('the signature is not that of a known key')
 }
+
+/** Throws TypeError for an empty secret, such as that of a variable that is not set: anyone can sign with it. */
+export function checkSecrets(keys: Verification['keys'], scheme?: Scheme): void {
+  if (keys.some((key) => !key || (scheme === 'standard' && typeof key === 'string' && decoded(key).length === 0))) {
+    throw new TypeError('a secret is empty: is its variable set?')
+  }
+}
+
+const decoded = (secret: string): Buffer => Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
 
 type Check = (body: Buffer, signature: string, headers: RequestHeaders, how: Verification) => boolean
 
@@ -47,7 +58,7 @@ const schemes: Record<Scheme, Check> = {
   standard: (body, signature, headers, { keys, now }) => {
     const content = dated(body, headers, now)
     return each(signature, 'v1,', (given) => keys.some((key) => typeof key === 'string'
-      && isEqual(hmac(Buffer.from(key.replace(/^whsec_/, ''), 'base64'), content), given)))
+      && isEqual(hmac(decoded(key), content), given)))
   },
   ed25519: (body, signature, headers, { keys, now }) => {
     const content = dated(body, headers, now)

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Sluice } from './client.js'
 import { SluiceError } from './error.js'
 import { pause } from './pause.js'
-import { type RequestHeaders, SignatureError, verify } from './webhook.js'
+import { type RequestHeaders, SignatureError, checkSecrets, verify } from './webhook.js'
 
 /** What a worker is told: which streams have news, and where it stopped reading them. */
 export interface Notice {
@@ -48,19 +48,21 @@ const largest = 4 << 20 // bytes of a notice
 export class Worker {
   readonly #sluice: Sluice
   readonly #config: WorkerConfig
+  readonly #secrets: readonly string[]
   readonly #running = new Map<string, Promise<void>>()
 
-  /** sluice reads the streams: its token needs `read`. */
+  /** sluice reads the streams: its token needs `read`. Throws TypeError for an empty secret. */
   constructor(sluice: Sluice, config: WorkerConfig) {
     this.#sluice = sluice
     this.#config = config
+    this.#secrets = typeof config.secret === 'object' ? config.secret : [config.secret]
+    checkSecrets(this.#secrets)
   }
 
   /** Takes a request and returns the status to answer with: 202, and the work has begun; 401, or 503. */
   receive(body: Uint8Array | string, headers: RequestHeaders): 202 | 401 | 503 {
-    const { secret } = this.#config
     try {
-      verify(body, headers, { scheme: 't-sha256', keys: typeof secret === 'string' ? [secret] : secret })
+      verify(body, headers, { scheme: 't-sha256', keys: this.#secrets })
     } catch (problem) {
       if (problem instanceof SignatureError) return 401
       throw problem

@@ -37,7 +37,7 @@ def verify(
     method: str = "POST",
     now: float | None = None,
 ) -> None:
-    """Raises SignatureError unless a request is genuine.
+    """Raises SignatureError unless a request is genuine, and ValueError for an empty secret.
 
     body: the raw body; JSON that was parsed and written again has other bytes
     keys: the secrets, "whsec_…": two during a rotation. For ed25519 and rfc9421 the "keys" of get_keys()
@@ -49,12 +49,13 @@ def verify(
     """
     given = {name.lower(): value for name, value in headers.items()}
     secrets = [key for key in keys if isinstance(key, str)]
+    check_secrets(secrets, scheme)
     signature = given.get("webhook-signature", "")
     match scheme:
         case "standard":
             content = dated(body, given, now)
-            decoded = [base64.b64decode(secret.removeprefix("whsec_")) for secret in secrets]
-            genuine = any(hmac.compare_digest(mac(key, content), one) for one in versions(signature, "v1") for key in decoded)
+            shared = [secret_bytes(secret) for secret in secrets]
+            genuine = any(hmac.compare_digest(mac(key, content), one) for one in versions(signature, "v1") for key in shared)
         case "ed25519":
             content = dated(body, given, now)
             public = [key for key in keys if not isinstance(key, str)]
@@ -74,16 +75,27 @@ def verify(
 
 
 def verify_attempt(body: bytes, secrets: Sequence[str], *, now: float | None = None) -> None:
-    """Raises SignatureError unless the signature inside a body of the envelope "attempt" is genuine.
+    """Raises SignatureError unless the signature inside a body of the envelope "attempt" is genuine, and ValueError for an empty secret.
 
     Verify the request first.
     """
+    check_secrets(secrets)
     unsigned: dict[str, Any] = json.loads(body)
     signature = str(unsigned.pop("signature", ""))
     at = datetime.fromisoformat(re.sub(r"\.\d+", "", str(unsigned["timestamp"])).replace("Z", "+00:00"))
     check_time(at.timestamp(), now)
     if not re.fullmatch(r"[0-9a-f]{64}", signature) or not is_mac(signature, canonical(unsigned).encode(), secrets):
         raise SignatureError("the signature is not that of a known key")
+
+
+def check_secrets(secrets: Sequence[str], scheme: Scheme | None = None) -> None:
+    """Raises ValueError for an empty secret, such as that of a variable that is not set: anyone can sign with it."""
+    if any(not secret or (scheme == "standard" and not secret_bytes(secret)) for secret in secrets):
+        raise ValueError("a secret is empty: is its variable set?")
+
+
+def secret_bytes(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix("whsec_"))
 
 
 def dated(body: bytes, headers: Mapping[str, str], now: float | None) -> bytes:

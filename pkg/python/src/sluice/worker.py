@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from .client import Sluice, pause
 from .http import SluiceError, exchange, no_response
-from .webhook import SignatureError, verify
+from .webhook import SignatureError, check_secrets, verify
 
 LEASE = 45.0  # seconds; the server wakes another worker after this time without a callback
 LARGEST = 4 << 20  # bytes of a notice
@@ -66,7 +66,7 @@ class Worker:
         concurrency: int = 100,
         heartbeat: float = 15.0,
     ) -> None:
-        """Starts nothing.
+        """Starts nothing. Raises ValueError for an empty secret.
 
         sluice: reads the streams; its token needs `read`
         secret: the secret of the subscription; several during a rotation
@@ -77,6 +77,7 @@ class Worker:
         """
         self._sluice = sluice
         self._secrets = [secret] if isinstance(secret, str) else list(secret)
+        check_secrets(self._secrets)
         self._handle = handle
         self._on_error = on_error
         self._concurrency = concurrency
