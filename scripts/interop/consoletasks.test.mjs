@@ -209,6 +209,34 @@ test('the whole policy is edited as JSON', { skip, timeout: 120_000 }, async (t)
   assert.equal((await server.call('GET', '/v1/subscriptions/orders')).json.policy.window, 7)
 })
 
+test('a draft takes nothing back that was changed elsewhere', { skip, timeout: 120_000 }, async (t) => {
+  const { server } = await startWorld(t)
+  const path = '/v1/subscriptions/orders'
+  const elsewhere = async (body) => assert.equal((await server.call('PATCH', path, body, { 'content-type': 'application/merge-patch+json' })).status, 200)
+  await elsewhere({ endpoint: { headers: { 'X-One': '1', 'X-Two': '2', 'X-Three': '3' } } })
+  const tab = await (await startBrowser(t))(server)
+  await tab.open('/subscriptions/orders?tab=settings')
+  await tab.click('text=All settings of the policy')
+  const json = tab.locator('label:text-is("Changes") + textarea')
+  await json.fill('{"metadata":{"a":"b"}}')
+  await tab.fill('label:text-is("Timeout") + input', '9s')
+  await elsewhere({ description: 'another text' })
+  await tab.waitForSelector('.lead >> text=another text')
+  assert.equal(await json.inputValue(), '{"metadata":{"a":"b"}}')
+  for (const save of ['Save', 'Save the JSON']) {
+    await tab.click(`button:text-is("${save}")`)
+    await tab.waitForSelector('main .problem >> text=/revision/')
+    await tab.click('button:text-is("Discard changes")')
+    await tab.waitForSelector('main .problem', { state: 'detached' })
+  }
+  assert.equal(await tab.inputValue('label:text-is("Description") + input'), 'another text')
+  await tab.fill('label:text-is("Headers") + textarea', 'X-One: 1\nX-Three: 4')
+  await tab.click('button:text-is("Save")')
+  await tab.waitForSelector('.notice >> text=saved')
+  const { json: sub } = await server.call('GET', path)
+  assert.deepEqual([sub.description, sub.endpoint.headers], ['another text', { 'X-One': '1', 'X-Three': '4' }])
+})
+
 // issue 19, part 3: nothing changes in read-only mode
 test('a read-only console changes nothing', { skip, timeout: 120_000 }, async (t) => {
   const { server } = await startWorld(t)

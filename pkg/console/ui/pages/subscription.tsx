@@ -247,13 +247,19 @@ function Consumers({ id }: { id: string }): JSX.Element {
   )
 }
 
-function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
+function Settings({ sub: loaded, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
+  const [saved, setSaved] = useState<T.Subscription>()
+  const sub = saved && saved.revision > loaded.revision ? saved : loaded
   const { id } = sub
+  const then = (result: T.Subscription): void => {
+    setSaved(result)
+    reload()
+  }
   return (
     <>
       <Section title="Settings">
         {may('admin')
-          ? <><Edit sub={sub} reload={reload} /><EditAsJSON key={sub.revision} sub={sub} reload={reload} /></>
+          ? <><Edit sub={sub} then={then} /><EditAsJSON sub={sub} then={then} /></>
           : <><Facts of={{ Endpoint: <Text>{sub.endpoint.url}</Text>, Pattern: <Text>{sub.pattern}</Text>, Types: sub.filter?.types?.join(', '), Filter: sub.filter?.cel && <Text>{sub.filter.cel}</Text>, Timeout: sub.policy.timeout, Order: sub.policy.ordering }} /><p class="quiet">Only admins change these. With another endpoint or pattern, create another subscription and delete this one.</p></>}
       </Section>
       <Section title="Would it want an event?"><Match id={id} /></Section>
@@ -280,17 +286,34 @@ function Settings({ sub, reload }: { sub: T.Subscription; reload: () => void }):
   )
 }
 
+interface Editor {
+  sub: T.Subscription
+  /** Is told what was saved. */
+  then: (saved: T.Subscription) => void
+}
+
+/** Gives a draft up: the way on if the subscription was changed elsewhere since it was begun. */
+function Discard({ begin, tell }: { begin: (draft: undefined) => void; tell: (problem: undefined) => void }): JSX.Element {
+  const discard = (): void => {
+    begin(undefined)
+    tell(undefined)
+  }
+  return <button type="button" onClick={discard}>Discard changes</button>
+}
+
 /** Edits what the form has no fields for, as a merge patch (RFC 7396). */
-function EditAsJSON({ sub, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
-  const [text, setText] = useState(pretty({ policy: sub.policy, metadata: sub.metadata ?? {} }))
+function EditAsJSON({ sub, then }: Editor): JSX.Element {
+  const [begun, setBegun] = useState<{ text: string; revision: number }>()
+  const { text, revision } = begun ?? { text: pretty({ policy: sub.policy, metadata: sub.metadata ?? {} }), revision: sub.revision }
   const [problem, setProblem] = useState<unknown>()
   const save = async (event: Event): Promise<void> => {
     event.preventDefault()
     setProblem(undefined)
     try {
       const body = JSON.parse(text) as Record<string, unknown>
-      await perform({ name: 'Save', done: 'The settings are saved.', cli: line('sub', 'edit', sub.id, '--file', 'patch.json'), run: (client) => client.patchSubscription({ id: sub.id, body, if_match: `"${sub.revision}"` }) })
-      reload()
+      const result = await perform({ name: 'Save', done: 'The settings are saved.', cli: line('sub', 'edit', sub.id, '--file', 'patch.json'), run: (client) => client.patchSubscription({ id: sub.id, body, if_match: `"${revision}"` }) })
+      setBegun(undefined)
+      then(result as T.Subscription)
     } catch (p) {
       setProblem(p)
     }
@@ -299,9 +322,10 @@ function EditAsJSON({ sub, reload }: { sub: T.Subscription; reload: () => void }
     <details>
       <summary>All settings of the policy, as JSON</summary>
       <form class="edit" onSubmit={(e) => void save(e)}>
-        <Field label="Changes" hint="null removes a setting. The form above shows the most common ones." lines={14} value={text} set={setText} />
+        <Field label="Changes" hint="null removes a setting. The form above shows the most common ones." lines={14} value={text} set={(typed) => setBegun({ text: typed, revision })} />
         <Problem of={problem} />
         <button type="submit">Save the JSON</button>
+        {begun && <Discard begin={setBegun} tell={setProblem} />}
       </form>
     </details>
   )
@@ -335,23 +359,30 @@ function Match({ id }: { id: string }): JSX.Element {
   )
 }
 
-function Edit({ sub, reload }: { sub: T.Subscription; reload: () => void }): JSX.Element {
-  const before = draftOf(sub)
-  const [draft, setDraft] = useState<Draft>(before)
+/** Edits the most common settings. The page loads again meanwhile: a draft is compared with what it began from. */
+function Edit({ sub, then }: Editor): JSX.Element {
+  const [begun, setBegun] = useState<{ before: Draft; draft: Draft; revision: number }>()
+  const now = draftOf(sub)
+  const { before, draft, revision } = begun ?? { before: now, draft: now, revision: sub.revision }
   const [problem, setProblem] = useState<unknown>()
   const patch = changes(before, draft)
   const cli = line('sub', 'edit', sub.id, ...flags(before, draft))
   const save = async (event: Event): Promise<void> => {
     event.preventDefault()
     setProblem(undefined)
-    await perform({ name: 'Save', done: 'The settings are saved.', cli, run: (api) => api.patchSubscription({ id: sub.id, body: patch, if_match: `"${sub.revision}"` }) }).then(reload, setProblem)
+    await perform({ name: 'Save', done: 'The settings are saved.', cli, run: (api) => api.patchSubscription({ id: sub.id, body: patch, if_match: `"${revision}"` }) }).then((result) => {
+      const saved = result as T.Subscription
+      setBegun((latest) => (latest && latest.draft !== draft ? { before: draftOf(saved), draft: latest.draft, revision: saved.revision } : undefined)) // typed meanwhile
+      then(saved)
+    }, setProblem)
   }
   const changed = Object.keys(patch).length > 0
   return (
     <form class="edit" onSubmit={(e) => void save(e)}>
-      <Form draft={draft} set={setDraft} problem={problem} />
+      <Form draft={draft} set={(typed) => setBegun({ before, draft: typed, revision })} problem={problem} />
       {changed && <CodeLine label="Command line" text={cli} />}
       <button type="submit" class="primary" disabled={!changed}>Save</button>
+      {begun && <Discard begin={setBegun} tell={setProblem} />}
     </form>
   )
 }

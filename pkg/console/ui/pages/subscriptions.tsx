@@ -90,6 +90,13 @@ function headersOf(text: string): Record<string, string> {
   return Object.fromEntries(text.split('\n').filter((l) => l.includes(':')).map((l) => [l.slice(0, l.indexOf(':')).trim(), l.slice(l.indexOf(':') + 1).trim()]))
 }
 
+/** The merge patch that turns the headers of one draft into those of another. */
+function headerChanges(from: string, to: string): Record<string, string | null> {
+  const [old, wanted] = [headersOf(from), headersOf(to)]
+  const removed = Object.keys(old).filter((name) => !(name in wanted)).map((name): [string, null] => [name, null])
+  return Object.fromEntries([...removed, ...Object.entries(wanted).filter(([name, value]) => old[name] !== value)])
+}
+
 /** The merge patch that turns one draft into another; of a blank one, the request that creates it. */
 export function changes(from: Draft, to: Draft): Record<string, unknown> {
   const differs = (...names: (keyof Draft)[]): boolean => names.some((n) => from[n] !== to[n])
@@ -97,7 +104,7 @@ export function changes(from: Draft, to: Draft): Record<string, unknown> {
     ...(differs('retry') ? { retry: { preset: to.retry } } : {}), ...(differs('ordering') ? { ordering: to.ordering } : {}),
     ...(differs('timeout') ? { timeout: to.timeout } : {}),
   }
-  const endpoint = { ...(differs('url') ? { url: to.url } : {}), ...(differs('headers') ? { headers: headersOf(to.headers) } : {}) }
+  const endpoint = { ...(differs('url') ? { url: to.url } : {}), ...(differs('headers') ? { headers: headerChanges(from.headers, to.headers) } : {}) }
   return {
     ...(differs('pattern') ? { pattern: to.pattern } : {}), ...(differs('description') ? { description: to.description } : {}),
     ...(differs('types', 'cel') ? { filter: { types: to.types.trim() ? listed(to.types) : null, cel: to.cel.trim() || null } } : {}),
