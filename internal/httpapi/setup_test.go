@@ -63,6 +63,10 @@ func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return p.store.Deliveries.RemoveConsumers(ctx, sub)
 }
 
+func (p *parts) Place(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	return p.store.Deliveries.Place(ctx, sub)
+}
+
 func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
 	ns, created, err := p.store.Namespaces().Put(ctx, ns)
 	p.catalogue.SetNamespace(ns)
