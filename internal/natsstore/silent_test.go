@@ -74,9 +74,9 @@ func losing(t *testing.T, request string, times int) (store rooms, lose func(), 
 	return store, func() { armed.Store(true) }, func() bool { return seen.Load() > int64(times) }
 }
 
-// Fault F8: NATS gives a direct get to any replica, also to one that was paused. One that stays unanswered is sent again, and
-// another replica may have it then.
-func TestDirectGet_IsAskedAgain(t *testing.T) {
+// Fault F8: NATS gives a direct get to any replica, also to one that was paused, and other gets to the leader. One that stays unanswered is sent again, and
+// another server may have it then.
+func TestGet_IsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for _, read := range []struct {
 		request string
@@ -87,7 +87,7 @@ func TestDirectGet_IsAskedAgain(t *testing.T) {
 			_, err := store.log.PathBefore(ctx, sluice.DefaultNamespace, "/a", 1)
 			return err
 		}},
-		{"$JS.API.DIRECT.GET.ATTEMPTS.attempts.default.s ", 2, func(ctx context.Context, store rooms, sub *sluice.Subscription) error {
+		{"$JS.API.STREAM.MSG.GET.ATTEMPTS ", 2, func(ctx context.Context, store rooms, sub *sluice.Subscription) error {
 			log, err := store.deliveries().AttemptLog()
 			if err == nil {
 				_, err = log.Recover(ctx, sub, 0, 0)
