@@ -335,21 +335,21 @@ func (s *Store) consumedFloors(ctx context.Context, sub *sluice.Subscription, l 
 			continue
 		}
 		own = true
-		floors[i] = max(floors[i], info.AckFloor.Stream)
-		if info.NumAckPending == 0 && info.NumPending == 0 {
-			if floors[i], err = s.endOf(ctx, sub.Namespace, want.Filter.Subject, floors[i], last); err != nil {
-				return nil, false, err
-			}
+		if floors[i], err = s.consumedTo(ctx, sub.Namespace, info, max(floors[i], info.AckFloor.Stream), last); err != nil {
+			return nil, false, err
 		}
 	}
 	return floors, own, nil
 }
 
-// endOf returns the last sequence of a log for a floor behind which it has no message of a filter;
-// otherwise the floor: the replica of a consumer with nothing pending may be behind. Messages behind
-// last do not count: they may be more recent than the state of the consumer.
-func (s *Store) endOf(ctx context.Context, ns, filter string, floor, last uint64) (uint64, error) {
-	next, err := s.log.NextSeq(ctx, ns, filter, floor+1)
+// consumedTo returns the last sequence of a log for a consumer with nothing pending, if the log has
+// no message for it behind its floor; otherwise the floor: the replica of the consumer may be behind.
+// Messages behind last do not count: they may be more recent than the state of the consumer.
+func (s *Store) consumedTo(ctx context.Context, ns string, info *jetstream.ConsumerInfo, floor, last uint64) (uint64, error) {
+	if info.NumAckPending > 0 || info.NumPending > 0 {
+		return floor, nil
+	}
+	next, err := s.log.NextSeq(ctx, ns, info.Config.FilterSubject, floor+1)
 	if next > 0 && next <= last {
 		return floor, err
 	}

@@ -247,7 +247,7 @@ func TestAdopt_SkipsNothingThatAConsumerDoesNotKnowOf(t *testing.T) {
 	var err error
 	info, err = json.Marshal(jetstream.ConsumerInfo{
 		Stream: log, Name: "s", AckFloor: jetstream.SequenceInfo{Stream: 1},
-		Config: jetstream.ConsumerConfig{Durable: "s", Metadata: map[string]string{"sluice-since": sub.Began().Format(time.RFC3339Nano)}},
+		Config: jetstream.ConsumerConfig{Durable: "s", FilterSubject: streams.Names{}.PushConsumers(sub)[0].Filter.Subject, Metadata: map[string]string{"sluice-since": sub.Began().Format(time.RFC3339Nano)}},
 	})
 	require.NoError(t, err)
 	store.publish(t, "/a/1", "/b", "/a/1")
