@@ -237,6 +237,20 @@ test('a draft takes nothing back that was changed elsewhere', { skip, timeout: 1
   assert.deepEqual([sub.description, sub.endpoint.headers], ['another text', { 'X-One': '1', 'X-Three': '4' }])
 })
 
+test('events are shown when retention has removed the beginning of the log', { skip, timeout: 120_000 }, async (t) => {
+  const { server, make } = await startWorld(t)
+  await make('PUT', '/v1/namespaces/default', { retention: { max_bytes: 1 << 20 } })
+  await make('POST', '/v1/namespaces/default/events', Array.from({ length: 300 }, (_, i) => ({ id: `many-${i}`, path: i === 250 ? '/rare' : '/many', type: 'x', data: 'x'.repeat(10_000) })))
+  const { json } = await server.call('GET', '/v1/namespaces/default')
+  assert.ok(json.usage.first_seq > json.usage.last_seq - 200, JSON.stringify(json.usage))
+  const tab = await (await startBrowser(t))(server)
+  for (const view of ['/events?pattern=/rare', '/streams/default/rare']) {
+    await tab.open(view)
+    await tab.waitForSelector('main >> text=many-250')
+    assert.equal(await tab.locator('main .problem').count(), 0, view)
+  }
+})
+
 // issue 19, part 3: nothing changes in read-only mode
 test('a read-only console changes nothing', { skip, timeout: 120_000 }, async (t) => {
   const { server } = await startWorld(t)
