@@ -135,7 +135,6 @@ type newIDs struct {
 }
 
 // next returns a UUID of version 7: a new one, or one with the time of the seed.
-
 func (g *newIDs) next() (uuid.UUID, error) {
 	if g.seed == "" {
 		return uuid.NewV7()

@@ -88,8 +88,8 @@ func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluic
 	return a, model.Pass
 }
 
-// again decides about an attempt that was cancelled or not made. If access is not lost after all, the attempt
-// has to be repeated.
+// again decides about an attempt that was cancelled or not made. If access is not lost after all,
+// the attempt has to be repeated.
 func (x *outbound) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.decide(sub, ev) == model.Lost {
 		x.cut(sub.ID)

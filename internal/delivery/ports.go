@@ -65,7 +65,8 @@ type Events interface {
 }
 
 // Sender makes one attempt. A failure is an outcome of the attempt; Send sets all its fields except
-// the verdict. Without an outcome, no attempt was made, and a later one has the same number. Of the events in more it sends as many as fit, and names them in the attempt.
+// the verdict. Without an outcome, no attempt was made, and a later one has the same number. Of the
+// events in more it sends as many as fit, and names them in the attempt.
 type Sender interface {
 	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int, more ...*sluice.Event) sluice.Attempt
 }

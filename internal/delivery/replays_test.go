@@ -76,7 +76,7 @@ func (stuckLetters) Unbury(context.Context, uint64) error { return errCut }
 
 // The process may die between a delivery of a redrive and the deletion of its letter: the next one deletes the letter,
 // and sends nothing again.
-func TestReplays_LettersOfDeliveredEventsAreDeletedAfterACrash(t *testing.T) { // C01
+func TestReplays_CrashLeavesNoDeliveredLetters(t *testing.T) { // C01
 	t.Parallel()
 	w := newWorld(t, connect(t), "n", sluice.Policy{Retry: sluice.Retry{
 		Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: 1,

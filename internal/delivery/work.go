@@ -220,18 +220,25 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 // first, because once a final attempt is recorded, no process handles its events again. A crash
 // between the two repeats the attempt.
 func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt, more ...*sluice.Event) error {
-	events := append([]*sluice.Event{ev}, more...)
+	if a.Verdict.Dead != "" || a.Verdict.Cancel {
+		if err := j.giveUp(ctx, a, append([]*sluice.Event{ev}, more...)); err != nil {
+			return err
+		}
+	}
+	return j.record(ctx, a)
+}
+
+// giveUp cancels the subscription if its endpoint is gone, or writes the dead letters of an attempt.
+func (j job) giveUp(ctx context.Context, a *sluice.Attempt, events []*sluice.Event) error {
 	if a.Verdict.Cancel {
 		if err := j.cancel(ctx, a, events); err != nil {
 			return err
 		}
 	}
-	if dead := a.Verdict.Dead; dead != "" {
-		if err := j.buryAll(ctx, a, events, dead); err != nil {
-			return err
-		}
+	if a.Verdict.Dead == "" {
+		return nil
 	}
-	return j.record(ctx, a)
+	return j.buryAll(ctx, a, events, a.Verdict.Dead)
 }
 
 // cancel writes the dead letters of an attempt, and cancels the subscription, because its endpoint

@@ -142,7 +142,7 @@ type exchange func(*http.Request) *http.Response
 
 func (e exchange) RoundTrip(r *http.Request) (*http.Response, error) { return e(r), nil }
 
-func TestTokens_ClientDroppedDuringItsFetchHasItsToken(t *testing.T) {
+func TestTokens_DroppedClientHasItsToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

@@ -140,9 +140,9 @@ func (c *credential) usable(now time.Time) (*oauth2.Token, error, bool) {
 	return c.token, c.err, now.Before(c.until)
 }
 
-// fetch requests a token and keeps it in c, unless another attempt has just done so. It may outlive the attempt that
-// began it. It does not end with ctx, because other attempts wait for its result, but after
-// tokenTimeout at the latest.
+// fetch requests a token and keeps it in c, unless another attempt has just done so. It may outlive
+// the attempt that began it. It does not end with ctx, because other attempts wait for its result,
+// but after tokenTimeout at the latest.
 func (t *tokens) fetch(ctx context.Context, c *credential) (*oauth2.Token, error) {
 	if token, err, ok := c.usable(t.now()); ok {
 		return token, err

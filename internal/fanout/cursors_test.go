@@ -246,7 +246,7 @@ func TestCursor_OfAnotherLogClaimsNothing(t *testing.T) {
 }
 
 // A restart before the cursor of the new log is stored loses nothing either, and the place of messages that are gone stays.
-func TestCursor_StoredOfAnotherLogCountsUpToItsFirst(t *testing.T) {
+func TestCursor_OfAnotherLogIsLowered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first, cursor uint64

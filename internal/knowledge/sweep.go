@@ -70,8 +70,8 @@ func (s *space) report(ctx context.Context) {
 
 // sweep removes the records that have had no entry at several consecutive sweeps, by which time
 // this replica knows every entry that another one knew, unless the entry is an event outside the
-// pattern. A replica that does not own the namespace
-// only forgets them, and does so much later, because it may be the next owner.
+// pattern. A replica that does not own the namespace only forgets them, and does so much later,
+// because it may be the next owner.
 func (s *space) sweep(ctx context.Context) error {
 	owner, after := s.deps.Owns.Owns(s.config.Namespace), othersSweeps
 	if owner {

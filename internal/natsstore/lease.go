@@ -27,8 +27,8 @@ const (
 // running replicas distribute the shards by rendezvous hashing, and each holds a lease, a key with
 // a time to live, on each of its shards. A replica that restarts with the same ID gets its leases
 // back immediately. Each module is a unit of its own beside the shards, which one of the replicas
-// holds that can run the module. mu guards held and terms. Only Run uses tries and known. The other fields do
-// not change. The keys in the bucket leases:
+// holds that can run the module. mu guards held and terms. Only Run uses tries and known. The other
+// fields do not change. The keys in the bucket leases:
 //
 //	push.7             the id of the replica that holds shard 7
 //	push.module-mail   the id of the replica that runs the module mail

@@ -74,8 +74,8 @@ func losing(t *testing.T, request string, times int) (store rooms, lose func(), 
 	return store, func() { armed.Store(true) }, func() bool { return seen.Load() > int64(times) }
 }
 
-// Fault F8: NATS gives a direct get to any replica, also to one that was paused, and other gets to the leader. One that stays unanswered is sent again, and
-// another server may have it then.
+// Fault F8: NATS gives a direct get to any replica, also to one that was paused, and other gets to the leader. One that
+// stays unanswered is sent again, and another server may have it then.
 func TestGet_IsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for _, read := range []struct {

@@ -139,7 +139,7 @@ func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscript
 	}
 	var stored uint64
 	if revision == 0 {
-		stored, err = s.bucket.PutUnlike(ctx, streams.Mirrors, id, func() (uint64, error) { return s.create(ctx, id, &record) })
+		stored, err = s.bucket.PutExclusive(ctx, streams.Mirrors, id, func() (uint64, error) { return s.create(ctx, id, &record) })
 	} else {
 		stored, err = s.put(ctx, id, &record, revision)
 	}

@@ -98,7 +98,7 @@ func TestCancel_KeepsTheRecordAndEndsDelivery(t *testing.T) {
 	id := b.create(t, minimal).ID
 	require.NoError(t, b.gone(t.Context(), id))
 	require.NoError(t, b.gone(t.Context(), id))
-	_, err := b.Cancel(t.Context(), &sluice.Subscription{ID: "nobody"}, func() error { return nil })
+	_, err := b.Cancel(t.Context(), &sluice.Subscription{ID: "missing"}, func() error { return nil })
 	require.NoError(t, err)
 	require.False(t, b.hasConsumer(t, id))
 	sub, err := b.Get(t.Context(), id)

@@ -54,8 +54,8 @@ func (r *runner) beyond(end uint64) (paths []sluice.Path) {
 	return paths
 }
 
-// backInput returns the input that moves a consumer back from beyond the end of the log. It reads the end
-// again, after the consumer's record: messages that were stored since end was read may have
+// backInput returns the input that moves a consumer back from beyond the end of the log. It reads
+// the end again, after the consumer's record: messages that were stored since end was read may have
 // been acknowledged.
 func (r *runner) backInput(ctx context.Context, sub *sluice.Subscription, c Consumer, end uint64) (Input, error) {
 	now, err := r.engine.ports.Streams.End(ctx, sub.Namespace)

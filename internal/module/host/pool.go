@@ -296,8 +296,8 @@ func (p *pool) leave() {
 	}
 }
 
-// retire closes the pool to events; no attempt is made for the queued ones. Workers finish the events that they
-// have, and are then stopped. It does not wait, and may be repeated.
+// retire closes the pool to events; no attempt is made for the queued ones. Workers finish the
+// events that they have, and are then stopped. It does not wait, and may be repeated.
 func (p *pool) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

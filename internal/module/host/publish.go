@@ -29,8 +29,9 @@ const (
 // Publisher publishes the events that a program prints.
 type Publisher interface {
 	// Publish publishes the events of a handling, all or none, and returns their number. Repeated
-	// calls publish each event once: of those with the same name in ID, the first. Size is the number of bytes in which they were printed. Codes
-	// Unavailable, Internal and QuotaExceeded are temporary, the others permanent.
+	// calls publish each event once: of those with the same name in ID, the first. Size is the
+	// number of bytes in which they were printed. Codes Unavailable, Internal and QuotaExceeded are
+	// temporary, the others permanent.
 	Publish(ctx context.Context, w *model.Handling, of *sluice.Event, events []sluice.Event, size int) (int, error)
 	// May returns the permanent error with which publishing one event would fail, nil if there is
 	// none.

@@ -40,11 +40,11 @@ const (
 
 // Send runs the program of a subscription on an event, as the attempt with the given number of its
 // delivery. It sets all fields of the attempt but the verdict. Exit codes determine the outcome
-// (module.OutcomeOf). While the module does not run here, no attempt is made, and the outcome is "".
-// If ctx ends, a program of the mode exec gets SIGTERM, and SIGKILL after
-// grace; its end decides about the outcome. A worker goes on, and the outcome is Failed. An error
-// of Renderer.Body refuses the event. Of the server's own environment, a program gets only the
-// variables that its manifest names. Besides them it has SLUICE_RUN, the mark of the run, and:
+// (module.OutcomeOf). While the module does not run here, no attempt is made, and the outcome is
+// "". If ctx ends, a program of the mode exec gets SIGTERM, and SIGKILL after grace; its end
+// decides about the outcome. A worker goes on, and the outcome is Failed. An error of Renderer.Body
+// refuses the event. Of the server's own environment, a program gets only the variables that its
+// manifest names. Besides them it has SLUICE_RUN, the mark of the run, and:
 //
 //	PATH LANG HOME TMPDIR TRACEPARENT  SLUICE_MODULE SLUICE_SUBSCRIPTION SLUICE_NAMESPACE
 //	SLUICE_URL SLUICE_TOKEN            SLUICE_EVENT_ID, _TYPE, _PATH, _SEQ, SLUICE_ATTEMPT,

@@ -240,8 +240,8 @@ func await(ctx context.Context, over <-chan struct{}, pid int, p Program) (timed
 	return ctx.Err() == nil
 }
 
-// limit sets the limits of a process. RLIMIT_CPU counts whole seconds, so
-// a processor time is rounded up to them.
+// limit sets the limits of a process. RLIMIT_CPU counts whole seconds, so a processor time is
+// rounded up to them.
 func limit(pid int, l Limits) error {
 	seconds := uint64(math.Ceil(max(0, l.Processor.Seconds())))
 	all := map[int]uint64{

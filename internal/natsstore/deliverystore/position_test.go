@@ -237,7 +237,7 @@ func TestAdopt_GoesOnWhereConsumersWere(t *testing.T) {
 }
 
 // A consumer whose replica is behind reports nothing pending: the events that it does not know of are no consumed ones.
-func TestAdopt_SkipsNothingThatAConsumerDoesNotKnowOf(t *testing.T) {
+func TestAdopt_LaggingConsumerSkipsNothing(t *testing.T) {
 	t.Parallel()
 	var info []byte
 	log := streams.Names{}.EventsStream(sluice.DefaultNamespace)

@@ -48,8 +48,8 @@ func (x Exact) Publish(ctx context.Context, ns string, events []sluice.Event) ([
 // to each event of a batch: existing events are reported, and the others are all stored or none of
 // them. Therefore a batch without a response can be sent again. While the store does not answer,
 // Publish retries with the same IDs for up to 20 seconds, and while the dedup window has them; an
-// event that an earlier try has stored is then reported as a duplicate of itself. The auth attributes of the events must be true:
-// Publish stamps them.
+// event that an earlier try has stored is then reported as a duplicate of itself. The auth
+// attributes of the events must be true: Publish stamps them.
 //
 // Each event needs an ID and a path. Codes: InvalidRequest; NotFound for the namespace; Conflict if
 // the ID belongs to an event on another path; TooLarge; QuotaExceeded; Unavailable: then it is

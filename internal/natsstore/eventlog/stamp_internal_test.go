@@ -216,7 +216,7 @@ func TestStamp_Allocations(t *testing.T) { //nolint:paralleltest // allocations 
 	require.LessOrEqual(t, allocations, 26.0) // 23, and a few that the race detector adds
 }
 
-// A secret is the same for a name as long as its key is there, whatever keys are added, and another one for another name or key.
+// A secret is the same for a name as long as its key is there, also with further keys, and another one for another name or key.
 func TestSecret_IsOfNameAndOldestKey(t *testing.T) {
 	t.Parallel()
 	secret := func(name string, keys ...string) string {

@@ -240,7 +240,7 @@ func TestKnowledge_MirrorThatComesBackIsEnriched(t *testing.T) {
 	require.Equal(t, first.Entry, *worksAt(t, e, sluice.JobCompare).Against)
 }
 
-// A job is tried again whatever its worker said, unless something is really gone.
+// A worker's error text does not keep a job from being tried again: only a missing mirror or neighbour does.
 func TestKnowledge_RetryDoesNotBelieveTheWorker(t *testing.T) {
 	t.Parallel()
 	store := storeOn(t, natstest.Listening(t))

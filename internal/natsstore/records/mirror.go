@@ -34,7 +34,7 @@ func (m Mirrors) Put(ctx context.Context, id string, record mirror.Stored, revis
 	if revision > 0 {
 		return put()
 	}
-	return m.PutUnlike(ctx, streams.Subscriptions, id, put)
+	return m.PutExclusive(ctx, streams.Subscriptions, id, put)
 }
 
 // All returns all records with their revisions. Those that are being deleted are among them.
