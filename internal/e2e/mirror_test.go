@@ -214,6 +214,11 @@ func TestMirror_HasItsIDAlone(t *testing.T) {
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/m", mirror)
 	differs("PUT /v1/subscriptions/m", push)
 	differs("POST /v1/subscriptions", `{"id":"m",`+push[1:])
+	hook := agreeing(t, http.StatusOK, "*", "")
+	differs("PUT /v1/subscriptions/m", `{"pattern":"/a","endpoint":{"handshake":true,"url":"`+hook.URL+`"}}`)
+	require.Empty(t, hook.Requests(), "the endpoint is not asked in vain")
+	trial := s.must(t, http.StatusOK, "POST /v1/subscriptions/batch?dry_run=true", `[{"id":"m",`+push[1:]+`]`)
+	require.Contains(t, trial.text, `"code":"subscription_conflict"`)
 	for _, one := range [][2]string{{"m", push}, {"p", mirror}} {
 		s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/"+one[0], "")
 		eventually(t, func() bool { return s.call(t, "PUT /v1/subscriptions/"+one[0], one[1]).status == http.StatusCreated }, "the ID is free again")

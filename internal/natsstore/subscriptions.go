@@ -150,6 +150,11 @@ func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscript
 	return stored, nil
 }
 
+// RequireUnused returns an error (SubscriptionDiffers) if a mirror has the ID.
+func (s Subscriptions) RequireUnused(ctx context.Context, id string) error {
+	return s.bucket.store.requireUnused(ctx, streams.Mirrors, id)
+}
+
 // create stores a new record, also in place of a deleted one.
 func (s Subscriptions) create(ctx context.Context, id string, record *subscriptionRecord) (uint64, error) {
 	stored, err := s.put(ctx, id, record, 0)

@@ -35,6 +35,8 @@ type Records[T any] interface {
 // are published.
 type Subscriptions interface {
 	Records[*sluice.Subscription]
+	// RequireUnused returns an error (SubscriptionDiffers) if a mirror has the ID.
+	RequireUnused(ctx context.Context, id string) error
 	// List returns all subscriptions, each with its revision, in no particular order.
 	List(ctx context.Context) ([]*sluice.Subscription, error)
 	// Retire removes the subscription, keeps its system events for publication, and sets its
@@ -226,6 +228,9 @@ func (r *Registry) storeOrRepeat(ctx context.Context, req *Request, sub *sluice.
 		}
 		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
 			return nil, false, err
+		}
+		if err := r.needs.Subscriptions.RequireUnused(ctx, sub.ID); err != nil {
+			return nil, false, err // before the endpoint is asked for its agreement
 		}
 		err = r.store(ctx, sub)
 		if err == nil {

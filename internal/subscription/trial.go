@@ -100,7 +100,7 @@ func (t *Trial) checkNamed(ctx context.Context, req *Request, by string) (*Plan,
 	plan := &Plan{req: req, sub: sub, keys: req.Keys(by)}
 	existing, err := t.r.load(ctx, req.ID)
 	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
-		return plan, nil
+		return plan, t.r.needs.Subscriptions.RequireUnused(ctx, req.ID)
 	}
 	if err == nil {
 		plan.existing, err = existing, t.r.repeats(ctx, req, sub, existing)
