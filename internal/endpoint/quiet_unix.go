@@ -4,22 +4,28 @@ package endpoint
 
 import (
 	"errors"
+	"io"
+	"os"
 	"syscall"
 )
 
-// quiet reports whether nothing has arrived on a free connection: neither its end nor a response
-// without a request. The read does not block, because the kernel's socket is non-blocking, and
-// costs one system call. A byte that it takes is lost, so the caller must drop a connection that is
-// not quiet.
-func (c *wire) quiet() bool {
-	if c.raw == nil {
-		return true
+// readNow reads what has arrived on a connection. It does not wait, because the kernel's socket is
+// non-blocking: the error is os.ErrDeadlineExceeded if nothing has arrived, and io.EOF at the end.
+func readNow(raw syscall.RawConn, p []byte) (n int, err error) {
+	if raw == nil {
+		return 0, os.ErrDeadlineExceeded
 	}
-	silent := false
-	err := c.raw.Control(func(fd uintptr) {
-		var one [1]byte
-		_, err := syscall.Read(int(fd), one[:])
-		silent = errors.Is(err, syscall.EAGAIN)
-	})
-	return err == nil && silent
+	var failed error
+	err = raw.Control(func(fd uintptr) { n, failed = syscall.Read(int(fd), p) })
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(failed, syscall.EAGAIN):
+		return 0, os.ErrDeadlineExceeded
+	case failed != nil: // n is -1
+		return 0, failed
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }

@@ -33,6 +33,8 @@ type wire struct {
 	host   *wiresOf
 	conn   net.Conn
 	raw    syscall.RawConn // the connection in the kernel; nil: unknown
+	below  *records        // what TLS reads from; nil: no TLS
+	one    [1]byte         // read by quiet
 	since  time.Time       // free since then
 	left   int             // how many bytes of the head may still be read
 	served bool            // a request on it has had a response

@@ -143,8 +143,7 @@ func TestRenderings_AreShared(t *testing.T) {
 // Nothing that came before a request is its answer: not with the answer before, nor later.
 func TestWire_UnaskedAnswerIsIgnored(t *testing.T) { // C06
 	t.Parallel()
-	const forged = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
-	for name, extra := range map[string]string{"with the answer": fine + forged, "half of it": fine + "H"} {
+	for name, extra := range map[string]string{"with the answer": fine + unasked, "half of it": fine + "H"} {
 		var opened atomic.Int32
 		s, sub := plain(t, func(conn net.Conn) {
 			opened.Add(1)
@@ -157,21 +156,6 @@ func TestWire_UnaskedAnswerIsIgnored(t *testing.T) { // C06
 			require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome, name)
 		}
 		require.EqualValues(t, 3, opened.Load(), "%s: the connection is used no more", name)
-	}
-	wrote := make(chan struct{})
-	s, sub := plain(t, func(conn net.Conn) {
-		from := bufio.NewReader(conn)
-		for heard(from) != nil {
-			_, _ = io.WriteString(conn, fine)
-			wrote <- struct{}{} // the answer was read
-			_, _ = io.WriteString(conn, forged)
-			wrote <- struct{}{}
-		}
-	})
-	for range 3 {
-		require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Outcome)
-		<-wrote
-		<-wrote
 	}
 }
 

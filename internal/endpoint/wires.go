@@ -135,9 +135,11 @@ func (w *wires) take(ctx context.Context, u *url.URL, until time.Time) (c *wire,
 		c, wait := w.pick(ctx, u)
 		if wait != nil {
 			c, err = w.await(ctx, wait, until)
-			return c, c != nil && c.served, err
+			if err != nil || !c.served { // a host that speaks first would do so on the next one, too
+				return c, false, err
+			}
 		}
-		if c.quiet() {
+		if c.quiet(until) {
 			return c, true, nil
 		}
 		w.drop(ctx, c)
@@ -273,7 +275,8 @@ func (w *wires) open(ctx context.Context, h *wiresOf) (*wire, error) {
 		config.ServerName = h.name
 	}
 	config.NextProtos = []string{"http/1.1"}
-	secure := tls.Client(conn, config)
+	c.below = &records{Conn: conn, raw: c.raw}
+	secure := tls.Client(c.below, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the error of the handshake says more
 		w.mu.Lock()
