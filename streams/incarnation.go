@@ -5,12 +5,16 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"maps"
 	"time"
 )
 
 // incarnationKey is the key of the incarnation in the metadata of a log's stream, and of the stream
 // of mirrors.
 const incarnationKey = "sluice.incarnation"
+
+// formerKey is the key of the incarnation that a stream had in the backup from which it was restored.
+const formerKey = "sluice.restored_from"
 
 // incarnationLength is the length of the texts that rand.Text returns.
 const incarnationLength = 26
@@ -27,14 +31,22 @@ func Incarnation(stream string, created time.Time, metadata map[string]string) s
 // GivenIncarnation returns the ID that WithIncarnation gave a stream; "" if it gave none.
 func GivenIncarnation(metadata map[string]string) string { return metadata[incarnationKey] }
 
+// FormerIncarnation returns the incarnation that a stream had in the backup from which it was
+// restored; "" if it was not restored, or the backup does not name it. All sequences of the backup
+// mean the same in both.
+func FormerIncarnation(metadata map[string]string) string { return metadata[formerKey] }
+
 // WithIncarnation returns the metadata with a new incarnation, for the stream of a log that is
-// being created or restored, and for the stream of mirrors when it is restored.
-func WithIncarnation(metadata map[string]string) map[string]string {
-	all := map[string]string{incarnationKey: rand.Text()}
-	for name, value := range metadata {
-		if name != incarnationKey {
-			all[name] = value
-		}
+// being created, or restored from a backup in which it had the incarnation former.
+func WithIncarnation(metadata map[string]string, former string) map[string]string {
+	all := maps.Clone(metadata)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[incarnationKey] = rand.Text()
+	delete(all, formerKey)
+	if former != "" {
+		all[formerKey] = former
 	}
 	return all
 }

@@ -21,18 +21,22 @@ func TestIncarnation_OfAnOlderLogIsDerived(t *testing.T) {
 	require.NotEqual(t, old, streams.Incarnation("EVENTS_b", made, nil))
 }
 
-// S3-40: a restored log keeps the rest of its metadata.
+// S3-40: a restored log keeps the rest of its metadata, and names the log of the backup.
 func TestWithIncarnation_ReplacesOnlyTheIncarnation(t *testing.T) {
 	t.Parallel()
 	first := map[string]string{"other": "1"}
-	second := streams.WithIncarnation(first)
-	third := streams.WithIncarnation(second)
+	second := streams.WithIncarnation(first, "")
+	third := streams.WithIncarnation(second, streams.GivenIncarnation(second))
+	fourth := streams.WithIncarnation(third, "")
 	require.Equal(t, map[string]string{"other": "1"}, first)
 	require.Equal(t, "1", third["other"])
+	require.Empty(t, streams.FormerIncarnation(second))
+	require.Equal(t, streams.GivenIncarnation(second), streams.FormerIncarnation(third))
+	require.Empty(t, streams.FormerIncarnation(fourth))
 	made := time.Now()
 	ids := map[string]bool{}
-	for _, metadata := range []map[string]string{first, second, third} {
+	for _, metadata := range []map[string]string{first, second, third, fourth} {
 		ids[streams.Incarnation("EVENTS_a", made, metadata)] = true
 	}
-	require.Len(t, ids, 3)
+	require.Len(t, ids, 4)
 }

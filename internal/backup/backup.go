@@ -46,7 +46,7 @@ type Store interface {
 	// SnapshotStream writes a stream to data.
 	SnapshotStream(ctx context.Context, name string, data io.Writer) (streamstore.Snapshot, error)
 	// RestoreStream creates a stream from a snapshot, and returns its content.
-	RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (streamstore.StreamState, error)
+	RestoreStream(ctx context.Context, name string, from streamstore.Snapshot, data io.Reader) (streamstore.StreamState, error)
 }
 
 // Manifest lists the content of a backup.

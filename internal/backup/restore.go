@@ -157,7 +157,7 @@ func restoreStream(ctx context.Context, store Store, dir string, s Stream, count
 		return fmt.Errorf("restore: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	state, err := store.RestoreStream(ctx, s.Name, s.Config, io.TeeReader(bounded{ctx, file}, count))
+	state, err := store.RestoreStream(ctx, s.Name, s.Snapshot, io.TeeReader(bounded{ctx, file}, count))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,9 +16,11 @@ import (
 	"github.com/sluice-io/sluice/internal/backup"
 	"github.com/sluice-io/sluice/internal/bootstrap"
 	"github.com/sluice-io/sluice/internal/datadir"
+	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // offline returns the settings of commands on the store of a server that does not run.
@@ -108,6 +111,43 @@ func TestBackup_GoesOnElsewhere(t *testing.T) {
 			statusOf(t, s.api, sub.ID, idle)
 		})
 	}
+}
+
+// Subscriptions that share a reader go on in a restored log, however old their last attempts are.
+func TestBackup_SharedReaderGoesOn(t *testing.T) {
+	t.Parallel()
+	from, to := natstest.Listening(t).ClientURL(), natstest.Listening(t).ClientURL()
+	sharing := func(url string) func(*config.Config) {
+		return func(c *config.Config) { c.Secrets.Key, c.NATS.URL, c.Webhooks.SharedAbove = sharedKey, url, 0 }
+	}
+	hook := hooktest.New(t, nil)
+	s := start(t, t.TempDir(), sharing(from))
+	subscribe(t, s.api, wish(hook.URL, `"id":"w"`))
+	js := dial(t, from)
+	lanes, err := js.KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
+	require.NoError(t, err)
+	reaches := func(key, content string) bool {
+		entry, err := lanes.Get(t.Context(), key)
+		return err == nil && strings.Contains(string(entry.Value()), content)
+	}
+	cursor := streams.CursorKey(sluice.DefaultNamespace, natsstore.ShardOf("w"))
+	eventually(t, func() bool { return reaches("=lookout.w", cursor) }, "the shard's cursor counts for it")
+	put(t, s.api, "/a", 1, 20)
+	hook.Wait(20)
+	eventually(t, func() bool {
+		log, err := js.Stream(t.Context(), jsNames(t).EventsStream(sluice.DefaultNamespace))
+		return err == nil && reaches(cursor, fmt.Sprintf(`"seq":%d}`, log.CachedInfo().State.LastSeq))
+	}, "the cursor is stored behind the events")
+	s.stop(t)
+	require.NoError(t, js.DeleteStream(t.Context(), jsNames(t).Attempts()))
+
+	saved := backUp(t, offline(t, t.TempDir(), from))
+	require.NoError(t, restore(t, saved, offline(t, t.TempDir(), to)))
+	s = start(t, t.TempDir(), sharing(to))
+	put(t, s.api, "/a", 21, 21)
+	require.Equal(t, numbered("/a", 21), idsOf(hook.Wait(21))[20])
+	statusOf(t, s.api, "w", idle)
+	require.Len(t, hook.Requests(), 21)
 }
 
 // A store that is served, or not empty, is left alone, and so is a directory that has something else in it.

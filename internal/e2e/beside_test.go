@@ -49,7 +49,7 @@ func apart() map[string][]string {
 			"TestInspector_NeedsTheKeyByDefault", "TestInspector_ConsumersAreBounded",
 		},
 		"restores streams, and two restores at once are a data race in nats-server 2.15.2 (tieredReservation)": {
-			"TestBackup_GoesOnElsewhere", "TestRestore_RefusesDamage", "TestMirror_RestorationEndsCursors",
+			"TestBackup_GoesOnElsewhere", "TestBackup_SharedReaderGoesOn", "TestRestore_RefusesDamage", "TestMirror_RestorationEndsCursors",
 		},
 		"is about the data directory of an embedded NATS": {
 			"TestCompatibility_EarlierDataIsServed", "TestCompatibility_WritesAFixture", "TestUpgrade_DataOf4ec7227",

@@ -257,6 +257,8 @@ func TestCursor_OfAnotherLogIsLowered(t *testing.T) {
 		"an earlier one":             {6, 2, "one", "6 "},
 		"an earlier build":           {1, 500, "", ""},
 		"this log":                   {1, 5, "two", "6 "},
+		"the log of the backup":      {1, 5, "zero", "6 "},
+		"beyond the restored log":    {1, 500, "zero", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -264,7 +266,7 @@ func TestCursor_OfAnotherLogIsLowered(t *testing.T) {
 				m := newMemory()
 				m.publish(times(6)...)
 				m.expire(c.first)
-				m.id, m.cursors[1] = "two", fanout.Cursor{Seq: c.cursor, Log: c.log, Revision: 7}
+				m.id, m.former, m.cursors[1] = "two", "zero", fanout.Cursor{Seq: c.cursor, Log: c.log, Revision: 7}
 				m.positions["a"] = fanout.Position{Shared: true, Attached: true, Floors: []uint64{3}}
 				w := over(t, m)
 				a := sub("a", "/x", 1)
@@ -272,6 +274,54 @@ func TestCursor_OfAnotherLogIsLowered(t *testing.T) {
 				require.Equal(t, c.want, settleAll(t, w.open(a)))
 				<-time.After(3 * aLittle)
 				require.Equal(t, fanout.Cursor{Seq: 6, Log: "two", Revision: 8}, w.whole(1))
+			})
+		})
+	}
+}
+
+// A place that was stored without an answer, or after the log lost its end, is not kept: new messages get its sequences.
+func TestCursor_ClaimsNoLostEnd(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]func(w *world) (release func()){
+		"without an answer": func(w *world) func() {
+			w.on("PutCursor", func() error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if c := w.cursors[1]; w.last == 7 && c.Seq < 7 {
+					w.cursors[1] = fanout.Cursor{Seq: 7, Revision: c.Revision + 1}
+				}
+				return sluice.Errorf(sluice.Unavailable, "no answer")
+			})
+			return func() {}
+		},
+		"late": func(w *world) func() {
+			later := make(chan struct{})
+			w.on("PutCursor", func() error {
+				<-later
+				return nil
+			})
+			return func() { close(later) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				t := w.t
+				w.attachedAt("a", 3)
+				a := sub("a", "/x", 1)
+				w.join(a)
+				require.Equal(t, "4 5 ", settleAll(t, w.open(a)))
+				<-time.After(aLittle)
+				require.EqualValues(t, 5, w.cursor(1))
+				release := stored(w)
+				w.publish("/none", "/none")
+				<-time.After(aLittle)
+				w.recreate(5)
+				<-time.After(aLittle)
+				w.on("PutCursor", nil)
+				release()
+				<-time.After(3 * aLittle)
+				require.EqualValues(t, 5, w.cursor(1))
 			})
 		})
 	}

@@ -31,7 +31,8 @@ type Log interface {
 // Bounds are the sequences of the first stored message of a log and of the last one.
 type Bounds struct {
 	First, Last uint64
-	Log         string // ID of the log: another one after it was deleted and created again
+	Log         string // ID of the log: another one after it was restored, or deleted and created again
+	Former      string // ID of the log in the backup from which it was restored; "": not restored
 }
 
 // Subjects is a set of values by filter subject. Only calls of Match may be concurrent.

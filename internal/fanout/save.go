@@ -192,45 +192,57 @@ func (r *Router) saveCursors(ctx context.Context) {
 	}
 }
 
-func (r *Router) saveCursor(ctx context.Context, l *shared, shard int, c Cursor) error {
+// step is a cursor to store.
+type step struct {
+	Cursor
+
+	of     *cursor
+	doubts int // of the cursor when Seq was read
+}
+
+func (r *Router) saveCursor(ctx context.Context, l *shared, shard int, s step) error {
 	ctx, cancel := context.WithTimeout(ctx, saveLimit)
 	defer cancel()
-	next, err := r.deps.Records.PutCursor(ctx, l.namespace, shard, c)
+	next, err := r.deps.Records.PutCursor(ctx, l.namespace, shard, s.Cursor)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		next, err = r.overtaken(ctx, l, shard, c)
+		next, err = r.overtaken(ctx, l, shard, s)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		l.saved(s, next)
 	}
-	l.enterCursor(shard, next)
-	return nil
+	return err
 }
 
 // overtaken handles a conflict: another process has stored the cursor, or this one has without
-// getting the answer.
-func (r *Router) overtaken(ctx context.Context, l *shared, shard int, c Cursor) (Cursor, error) {
+// getting the answer. A later place in the log counts, unless the log may have lost it meanwhile.
+func (r *Router) overtaken(ctx context.Context, l *shared, shard int, s step) (Cursor, error) {
 	now, err := r.deps.Records.Cursor(ctx, l.namespace, shard)
-	if err != nil || now.Seq > c.Seq && now.Log == c.Log {
+	if err != nil || s.doubts == 0 && now.Seq > s.Seq && now.Log == s.Log {
 		return now, err
 	}
-	return r.deps.Records.PutCursor(ctx, l.namespace, shard, Cursor{c.Seq, c.Log, now.Revision})
+	return r.deps.Records.PutCursor(ctx, l.namespace, shard, Cursor{s.Seq, s.Log, now.Revision})
 }
 
-// moving returns the cursors to store, of those that moved since they were stored.
-func (l *shared) moving() map[int]Cursor {
+// moving returns the cursors to store, of those that moved since they were stored, or are doubted.
+func (l *shared) moving() map[int]step {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	moved, floors := map[int]Cursor{}, l.floors()
+	moved, floors := map[int]step{}, l.floors()
 	for shard, c := range l.cursors {
-		if floor := floors[shard]; !c.frozen && (floor > c.Seq || c.changed) {
-			moved[shard] = Cursor{max(floor, c.Seq), l.log, c.Revision}
+		if floor := floors[shard]; !c.frozen && (floor > c.Seq || c.doubts > 0) {
+			moved[shard] = step{Cursor{max(floor, c.Seq), l.log, c.Revision}, c, c.doubts}
 		}
 	}
 	return moved
 }
 
-func (l *shared) enterCursor(shard int, c Cursor) {
+// saved enters a stored cursor. One that was doubted meanwhile keeps its place, and is stored again.
+func (l *shared) saved(s step, stored Cursor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cursors[shard].Cursor, l.cursors[shard].changed = c, false
+	if s.of.doubts == s.doubts {
+		s.of.Cursor, s.of.doubts = stored, 0
+	} else {
+		s.of.Revision = stored.Revision
+	}
 }

@@ -28,6 +28,7 @@ type memory struct {
 	events    []sluice.Event
 	last      uint64
 	id        string // of the log
+	former    string // ID of the log in the backup that it was restored from
 	first     uint64 // messages below it have left the log
 	changed   chan struct{}
 	cursors   map[int]fanout.Cursor
@@ -201,7 +202,7 @@ func (m *memory) Bounds(_ context.Context, ns string) (fanout.Bounds, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
-	return fanout.Bounds{First: m.first, Last: m.last, Log: m.id}, nil
+	return fanout.Bounds{First: m.first, Last: m.last, Log: m.id, Former: m.former}, nil
 }
 
 func (m *memory) Next(_ context.Context, _, subject string, from uint64, limit int) (all []fanout.Message, err error) {

@@ -70,8 +70,8 @@ type trace struct {
 // cursor is the cursor of a shard on this replica.
 type cursor struct {
 	Cursor
-	changed bool // the stored one claims too much, or is of an earlier build
-	frozen  bool // this replica does not advance it any more, because it has lost the shard, or is about to
+	doubts int  // how often the stored one came to claim too much, perhaps, since it was stored; it is to be replaced
+	frozen bool // this replica does not advance it any more, because it has lost the shard, or is about to
 }
 
 func newShared(r *Router, namespace string) *shared {
@@ -153,6 +153,9 @@ func (l *shared) endAt(last uint64) {
 		return
 	}
 	l.pos = last
+	for _, c := range l.cursors { // a write without an answer may have stored a place beyond the end
+		c.doubt()
+	}
 	for m := range l.members {
 		m.after = min(m.after, last)
 		for i := range m.floors {
@@ -165,14 +168,23 @@ func (l *shared) endAt(last uint64) {
 }
 
 // limit lowers a cursor to the end of a log, and one of another log to the messages that this log
-// does not have any more. A cursor without a log is of an earlier build: it may be of any.
+// does not have any more. A cursor without a log is of an earlier build: it may be of any. Up to
+// the end of a backup, a restored log has the sequences of the former one.
 func (c *cursor) limit(is Bounds) {
 	most := is.Last
-	if c.Log != "" && c.Log != is.Log {
+	if c.Log != "" && c.Log != is.Log && c.Log != is.Former {
 		most = max(is.First, 1) - 1
 	}
 	if c.Seq > most || c.Log != is.Log {
-		c.Seq, c.Log, c.changed = min(c.Seq, most), is.Log, c.Revision > 0
+		c.Seq, c.Log = min(c.Seq, most), is.Log
+		c.doubt()
+	}
+}
+
+// doubt makes the next save replace the stored cursor.
+func (c *cursor) doubt() {
+	if c.Revision > 0 {
+		c.doubts++
 	}
 }
 

@@ -192,7 +192,7 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, isLog := s.names.LogOf(want.Name)
 		if isLog { // of two processes that create it concurrently, one is refused and finds the stream of the other
-			want.Metadata = streams.WithIncarnation(want.Metadata)
+			want.Metadata = streams.WithIncarnation(want.Metadata, "")
 		}
 		made, err := s.js.CreateStream(ctx, want)
 		if err != nil || !isLog { // only logs are deleted and created again

@@ -242,7 +242,7 @@ func TestMirror_RestoredCopyIsAnother(t *testing.T) {
 	incarnation := b.follows("", "&after=0")
 	_, offset, _ := b.read(http.StatusOK, "")
 	require.NoError(t, b.core.JetStream().DeleteStream(t.Context(), name))
-	_, err = files.RestoreStream(t.Context(), name, taken.Config, &data)
+	_, err = files.RestoreStream(t.Context(), name, taken, &data)
 	require.NoError(t, err)
 	b.place = saved
 	b.step(1, "b")

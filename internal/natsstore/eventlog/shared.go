@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // Shared accesses the logs for the shared reader of subscriptions.
@@ -32,7 +33,10 @@ func (s Shared) Bounds(ctx context.Context, ns string) (fanout.Bounds, error) {
 	if err != nil {
 		return fanout.Bounds{}, err
 	}
-	return fanout.Bounds{First: info.State.FirstSeq, Last: info.State.LastSeq, Log: incarnationOf(info)}, nil
+	return fanout.Bounds{
+		First: info.State.FirstSeq, Last: info.State.LastSeq,
+		Log: incarnationOf(info), Former: streams.FormerIncarnation(info.Config.Metadata),
+	}, nil
 }
 
 // Next returns at most limit messages of a subject from a sequence on, in ascending order. It

@@ -2,6 +2,7 @@ package streamstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,8 +31,9 @@ type StreamState struct {
 
 // Snapshot is one stream of a backup.
 type Snapshot struct {
-	State  StreamState     `json:"state"`
-	Config json.RawMessage `json:"config"` // configuration and state of the stream in the format of the JetStream API
+	State       StreamState     `json:"state"`
+	Config      json.RawMessage `json:"config"`                // configuration and state of the stream in the format of the JetStream API
+	Incarnation string          `json:"incarnation,omitempty"` // of the stream; "" in a backup of an earlier build
 }
 
 // Holds reports whether a stream that was restored from the snapshot is complete: it has all
@@ -104,27 +106,33 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 	if err := json.Unmarshal(config.Bytes(), &taken); err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
 	}
-	return Snapshot{State: stateOf(taken.State), Config: config.Bytes()}, nil
+	info, err := stream.LatestInformation()
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
+	}
+	is := streams.Incarnation(name, info.Created, info.Config.Metadata)
+	return Snapshot{State: stateOf(taken.State), Config: config.Bytes(), Incarnation: is}, nil
 }
 
 // RestoreStream creates a missing stream from a snapshot, with the number of replicas of this
 // store, and returns its state. A log, and the stream of mirrors, get another incarnation, because
-// sequences that were assigned after the snapshot will be assigned again. config is the Config of
-// the Snapshot. RestoreStream fails if the stream exists. Check the result with Snapshot.Holds.
-func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
+// sequences that were assigned after the snapshot will be assigned again; the former one is kept
+// beside it. RestoreStream fails if the stream exists. Check the result with Snapshot.Holds.
+func (s *Store) RestoreStream(ctx context.Context, name string, from Snapshot, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
 	}
 	var request api.JSApiStreamRestoreRequest
-	if err := json.Unmarshal(config, &request); err != nil {
+	if err := json.Unmarshal(from.Config, &request); err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
 	}
 	request.Config.Replicas, request.Config.Placement = s.core.Options().Replicas, nil
 	if _, isLog := s.core.Names().LogOf(name); isLog || name == s.core.Names().Mirror() {
-		request.Config.Metadata = streams.WithIncarnation(request.Config.Metadata)
+		former := cmp.Or(from.Incarnation, streams.GivenIncarnation(request.Config.Metadata))
+		request.Config.Metadata = streams.WithIncarnation(request.Config.Metadata, former)
 	}
-	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(config)), jsm.RestoreConfiguration(request.Config))
+	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(from.Config)), jsm.RestoreConfiguration(request.Config))
 	if err != nil {
 		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
 	}

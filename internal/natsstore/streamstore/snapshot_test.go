@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/fanout"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/natsstore/streamstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/testkit/storetest"
@@ -30,12 +32,15 @@ func TestRestoreStream_MakesAnotherIncarnation(t *testing.T) {
 	taken, err := files.SnapshotStream(t.Context(), defaultLog, &data)
 	require.NoError(t, err)
 	require.NoError(t, natstest.JetStream(t, server).DeleteStream(t.Context(), defaultLog))
-	state, err := files.RestoreStream(t.Context(), defaultLog, taken.Config, &data)
+	state, err := files.RestoreStream(t.Context(), defaultLog, taken, &data)
 	require.NoError(t, err)
 	require.True(t, taken.Holds(state))
 	is, err := store.Log.Incarnation(t.Context(), sluice.DefaultNamespace)
 	require.NoError(t, err)
 	require.NotEqual(t, was, is)
+	bounds, err := eventlog.Shared{Log: store.Log}.Bounds(t.Context(), sluice.DefaultNamespace)
+	require.NoError(t, err)
+	require.Equal(t, fanout.Bounds{First: 1, Last: 1, Log: is, Former: was}, bounds)
 	ev, err := store.Log.Event(t.Context(), sluice.DefaultNamespace, 1)
 	require.NoError(t, err)
 	require.Equal(t, "kept", ev.ID)
