@@ -26,7 +26,7 @@ func (r *runner) moveBack(ctx context.Context) error {
 	}
 	for _, path := range r.beyond(end) {
 		back, err := r.engine.change(ctx, sub, path, Entry{}, func(ctx context.Context, c Consumer) (Input, error) {
-			return r.backInput(ctx, sub, c, end)
+			return r.backInput(ctx, sub, c)
 		})
 		switch {
 		case r.isLost(ctx, sub, err):
@@ -55,11 +55,11 @@ func (r *runner) beyond(end uint64) (paths []sluice.Path) {
 }
 
 // backInput returns the input that moves a consumer back from beyond the end of the log. It reads
-// the end again, after the consumer's record: messages that were stored since end was read may have
-// been acknowledged.
-func (r *runner) backInput(ctx context.Context, sub *sluice.Subscription, c Consumer, end uint64) (Input, error) {
-	now, err := r.engine.ports.Streams.End(ctx, sub.Namespace)
-	if err == nil && !c.beyond(now) {
+// the end again, after the consumer's record: messages that were stored since moveBack read it may
+// have been acknowledged.
+func (r *runner) backInput(ctx context.Context, sub *sluice.Subscription, c Consumer) (Input, error) {
+	end, err := r.engine.ports.Streams.End(ctx, sub.Namespace)
+	if err == nil && !c.beyond(end) {
 		err = errWithin
 	}
 	if err != nil {
@@ -75,11 +75,17 @@ func (c *Consumer) beyond(end uint64) bool {
 	return c.Since > end || slices.ContainsFunc(c.Streams, func(p Position) bool { return p.Acked > end })
 }
 
-// back returns the consumer with the positions that are beyond a sequence at the beginning.
+// back returns the consumer with the positions that are beyond a sequence at the beginning. An
+// existing consumer began at the end at the latest: deletions of its stream before that do not
+// affect it. A removed one begins again with any message.
 func (c Consumer) back(end uint64) Consumer {
 	c = c.clone()
-	if c.Since > end {
+	switch {
+	case c.Since <= end:
+	case c.State == sluice.WakeRemoved:
 		c.Since = 0
+	default:
+		c.Since = end
 	}
 	for i, p := range c.Streams {
 		if p.Acked > end {

@@ -37,13 +37,14 @@ func TestMoveBack_OnlyFromBeyondTheEnd(t *testing.T) {
 		{"acknowledged since the end was read", at(sluice.WakeIdle, 1, 9, 5), at(sluice.WakeIdle, 1, 9, 5), []uint64{5, 9}},
 		{"beyond it", at(sluice.WakeIdle, 1, 10, 3), at(sluice.WakeIdle, 1, 0, 3), []uint64{5, 9}},
 		{"beyond it in another stream", at(sluice.WakeIdle, 1, 2, 10), at(sluice.WakeIdle, 1, 2, 0), []uint64{5, 5}},
-		{"live", at(sluice.WakeLive, 9, 9, 9), at(sluice.WakeLive, 0, 0, 0), []uint64{5, 5}},
+		{"live", at(sluice.WakeLive, 9, 9, 9), at(sluice.WakeLive, 7, 0, 0), []uint64{5, 7}},
 		{"removed", at(sluice.WakeRemoved, 9, 4, 4), at(sluice.WakeRemoved, 0, 4, 4), []uint64{5, 5}},
 		{"of an empty log", at(sluice.WakeIdle, 9, 9, 9), at(sluice.WakeIdle, 0, 0, 0), []uint64{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			e, s, sub := shelved()
+			s.tails["/a"] = Tail{Start: max(tt.want.Since, 1) - 1} // it was deleted before the consumer began
 			e.ports.Streams = &grows{s, tt.ends}
 			tt.give.Of, tt.want.Of = incarnation(sub), incarnation(sub)
 			if tt.give.State == sluice.WakeLive {
