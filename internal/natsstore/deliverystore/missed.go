@@ -106,13 +106,11 @@ func (s *Store) Place(ctx context.Context, sub *sluice.Subscription) (uint64, er
 		if info != nil {
 			floors[i] = max(floors[i], info.AckFloor.Stream)
 		}
-		next, err := s.log.NextEvent(ctx, sub.Namespace, want.Filter.Subject, floors[i]+1, 1)
+		next, err := s.log.NextSeq(ctx, sub.Namespace, want.Filter.Subject, floors[i]+1)
 		if err != nil {
 			return 0, err
 		}
-		if len(next) > 0 {
-			first = min(first, next[0].Seq)
-		}
+		first = min(first, cmp.Or(next, first))
 	}
 	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
 	for _, lane := range parked {

@@ -311,12 +311,7 @@ func TestPlace_PrecedesUnsettledEvents(t *testing.T) {
 			store.Share(deliverystore.Sharing{Shares: func(*sluice.Subscription) bool { return name == "shared reader" }})
 			store.publish(t, "/a/1", "/b", "/a", "/b/2", "/a/2", "/b/3")
 			sub := store.subscribed(t, seq(1))
-			requirePlace := func(want uint64) {
-				require.Eventually(t, func() bool { // the server learns of an acknowledgement later
-					place, err := store.Place(t.Context(), sub)
-					return err == nil && place == want
-				}, time.Minute, 10*time.Millisecond, want)
-			}
+			requirePlace := func(want uint64) { store.requirePlace(t, sub, want) }
 			requirePlace(1) // no consumer exists yet
 			require.NoError(t, store.EnsureConsumers(t.Context(), sub))
 			requirePlace(1)
@@ -330,6 +325,28 @@ func TestPlace_PrecedesUnsettledEvents(t *testing.T) {
 			requirePlace(7)
 		})
 	}
+}
+
+// The place does not depend on the replica that answers: one that is behind lacks events that wait.
+func TestPlace_IgnoresLaggingReplicas(t *testing.T) {
+	t.Parallel()
+	store := connected(t, natsstore.Options{URL: natstest.Behind(t, streams.Names{}.EventsStream(sluice.DefaultNamespace))})
+	require.NoError(t, store.core.Provision(t.Context()))
+	store.publish(t, "/a/1", "/a/2", "/a/3")
+	sub := store.subscribed(t, seq(2))
+	for range 20 {
+		place, err := store.Place(t.Context(), sub)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, place)
+	}
+}
+
+func (r rooms) requirePlace(t *testing.T, sub *sluice.Subscription, want uint64) {
+	t.Helper()
+	require.Eventually(t, func() bool { // the server learns of an acknowledgement later
+		place, err := r.Place(t.Context(), sub)
+		return err == nil && place == want
+	}, time.Minute, 10*time.Millisecond, want)
 }
 
 // settleShared settles all events up to the last of seqs.
