@@ -249,11 +249,16 @@ func (s *Store) unlessEnded(ctx context.Context, sub *sluice.Subscription) error
 	return err
 }
 
-// startFloors returns the floors of a subscription that has received nothing yet.
+// startFloors returns the floors of a subscription that has received nothing yet. They are 0 for a
+// start at the last event of each path, because those events are before From.Seq.
 func (s *Store) startFloors(ctx context.Context, sub *sluice.Subscription) ([]uint64, error) {
 	first, err := sub.From.Seq, error(nil)
-	if sub.From.Kind == sluice.StartTime {
+	switch sub.From.Kind {
+	case sluice.StartTime:
 		first, err = s.seqAt(ctx, sub.Namespace, sub.From.Time)
+	case sluice.StartLastPerPath:
+		first = 1
+	case sluice.StartSeq:
 	}
 	return floorsBefore(sub, first), err
 }

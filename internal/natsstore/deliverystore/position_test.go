@@ -341,6 +341,22 @@ func TestPlace_IgnoresLaggingReplicas(t *testing.T) {
 	}
 }
 
+// Of a start at the last event of each path, these are before the sequence from which all events come.
+func TestPlace_LastPerPathPrecedesItsLastEvents(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	store.publish(t, "/a/1", "/a/1", "/a/2")
+	sub := store.subscribed(t, sluice.StartAt{Kind: sluice.StartLastPerPath, Seq: 4})
+	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
+	store.requirePlace(t, sub, 2)
+	store.settleOwn(t, sub, 2)
+	store.requirePlace(t, sub, 3)
+	store.settleOwn(t, sub, 3)
+	store.requirePlace(t, sub, 4)
+	store.publish(t, "/a/1", "/a/1")
+	store.requirePlace(t, sub, 4)
+}
+
 func (r rooms) requirePlace(t *testing.T, sub *sluice.Subscription, want uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { // the server learns of an acknowledgement later
