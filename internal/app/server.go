@@ -284,7 +284,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.Store, streams.Reservations),
 		Logs:          s.log,
 		Endpoints:     s.limits,
-		Consumers:     records.Consumers{Store: s.deliveries, Forget: func(ctx context.Context, sub *sluice.Subscription) error { return s.wakes.Forget(ctx, sub) }},
+		Consumers:     records.Consumers{Store: s.deliveries, Forget: func(ctx context.Context, sub *sluice.Subscription) error { return s.wakes.Forget(ctx, sub) }, Expire: func(ctx context.Context, sub *sluice.Subscription) error { return s.engine.Expire(ctx, sub) }},
 		Replays:       s.deliveries.Replays(),
 		ReplayLogs:    s.log,
 		Ledger:        s.ledger,

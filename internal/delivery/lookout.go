@@ -95,15 +95,25 @@ func (l *lookout) last(work context.Context, source Source) {
 	l.scan.Load().behind(work, source, lastLook)
 }
 
+// Expire writes dead letters for the events of a subscription that left the log before their
+// delivery. It does nothing for an active one: its runner scans a last time when it ends.
+func (e *Engine) Expire(ctx context.Context, sub *sluice.Subscription) error {
+	if sub.State == sluice.Active {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	match, err := e.ports.Filters.Compile(ctx, e.ports.payer(sub), sub.Filter, e.ports.Labels)
+	if err != nil {
+		return err
+	}
+	return expiryScan{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(ctx)
+}
+
 // sweep scans the events of subscriptions that are not active, because these leave the log, too.
 func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 	for _, sub := range subs {
-		limit, cancel := context.WithTimeout(ctx, sweepLimit)
-		match, err := e.ports.Filters.Compile(limit, e.ports.payer(sub), sub.Filter, e.ports.Labels)
-		if err == nil {
-			err = expiryScan{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(limit)
-		}
-		cancel()
+		err := e.Expire(ctx, sub)
 		if ctx.Err() != nil {
 			return
 		}

@@ -172,6 +172,7 @@ func (r Replays) Watch(ctx context.Context, change func(rep sluice.Replay, gone 
 type Consumers struct {
 	Store  *deliverystore.Store
 	Forget func(ctx context.Context, sub *sluice.Subscription) error // deletes its wake consumers
+	Expire func(ctx context.Context, sub *sluice.Subscription) error // writes dead letters for its events that left the log
 }
 
 // Expect records that a subscription is about to be stored for the first time.
@@ -182,8 +183,13 @@ func (c Consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return c.Store.EnsureConsumers(ctx, sub)
 }
 
-// Place returns the sequence of the first event that the subscription may not have settled.
+// Place returns the sequence of the first event that the subscription may not have settled. Events
+// before it that left the log unsettled have dead letters first: after a start at the place they
+// would not be looked for.
 func (c Consumers) Place(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	if err := c.Expire(ctx, sub); err != nil {
+		return 0, err
+	}
 	return c.Store.Place(ctx, sub)
 }
 

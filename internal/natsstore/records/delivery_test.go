@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -67,4 +69,39 @@ func TestSubscriptions_UnreadableChangeIsPause(t *testing.T) {
 		}
 	})
 	require.Equal(t, []string{"s active", "disabled disabled", "all", "s paused", "later active", "s deleted"}, told)
+}
+
+// Events that left the log while a subscription was suspended are dead letters before it goes on at its place.
+func TestConsumers_PlaceFollowsLettersOfExpiredEvents(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	store := storetest.Connect(t, natsstore.Options{Conn: server})
+	require.NoError(t, store.Provision(t.Context()))
+	sub := &sluice.Subscription{
+		ID: "s", Namespace: sluice.DefaultNamespace, Mode: sluice.Push, Pattern: "/a/*", Lifecycle: sluice.Lifecycle{State: sluice.Suspended}, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
+	}
+	sub.SetDefaults()
+	_, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, 0)
+	require.NoError(t, err)
+	log, err := store.Deliveries.AttemptLog()
+	require.NoError(t, err)
+	engine := delivery.New(nil, nil, delivery.Deps{Sources: records.Sources{Store: store.Deliveries}, Log: log}, delivery.Options{})
+	consumers := records.Consumers{Store: store.Deliveries, Expire: engine.Expire}
+	require.NoError(t, consumers.Ensure(t.Context(), sub))
+	for _, id := range []string{"1", "2", "3"} {
+		_, err := store.Log.Publish(t.Context(), sub.Namespace, []sluice.Event{{ID: id, Path: "/a/1"}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, engine.Expire(t.Context(), sub)) // the last look before retention removes two of them
+	stream, err := natstest.JetStream(t, server).Stream(t.Context(), streams.Names{}.EventsStream(sub.Namespace))
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
+
+	place, err := consumers.Place(t.Context(), sub)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, place)
+	letters, err := store.Deliveries.DeadLetters(t.Context(), sub, 1, 100, 100)
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	require.Equal(t, []any{sluice.Expired, uint64(1), uint64(2)}, []any{letters[0].Reason, letters[0].Seq, letters[0].LastSeq})
 }
