@@ -161,6 +161,7 @@ func (s *fullStore) empties(t *testing.T) {
 	}, patience, 10*time.Millisecond, "events are taken again")
 	s.sent["/a"] = append(s.sent["/a"], "e20")
 	require.Eventually(t, func() bool { return s.got.Taken() == 21 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.systemEvents(t, sluice.TypeScheduledCancelled)) == 1 }, patience, 10*time.Millisecond)
 	stream, err := s.js.Stream(t.Context(), jsNames(t).EventsStream("default"))
 	require.NoError(t, err)
 	require.Equal(t, jetstream.DiscardOld, stream.CachedInfo().Config.Discard, "as it was")

@@ -276,7 +276,7 @@ func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Princi
 	}
 	s.Revision = revision
 	e.due.Ended(s.Event.Namespace, schedule.Cancelled, s.DeliverAt)
-	if err := e.finish(ctx, &s); err != nil { // the engine repeats it when the record is due
+	if err := e.finish(ctx, &s); err != nil { // the engine repeats it
 		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
 	}
 	return nil

@@ -107,7 +107,7 @@ func TestDecide_NeverPublishesEndedOrEarly(t *testing.T) {
 
 // world is all that an engine works with, in memory. It dies at a write, before or after it is done.
 type world struct {
-	now      time.Time
+	now      time.Time // zero: the real one
 	records  map[string]model.Scheduled
 	revision uint64
 	log      map[string]time.Time // when an id was stored
@@ -119,6 +119,7 @@ type world struct {
 	away     error       // what is said before anything is published
 	blind    error       // what looking for an id says
 	full     error       // what the store says about room
+	tight    time.Time   // until then, nothing can be told
 	searched []time.Time // since when the log was searched
 
 	left  int  // writes until it dies; below 0: it does not
@@ -217,6 +218,9 @@ func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error 
 
 func (w *world) Tell(_ context.Context, _ string, e model.SystemEvent) error {
 	return w.write(func() error {
+		if time.Now().Before(w.tight) {
+			return sluice.StorageTight.Problem()
+		}
 		if !w.told[e.ID] {
 			w.tells++
 		}
@@ -230,7 +234,12 @@ func (w *world) Owns(string) bool { return true }
 func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil }
 
 func (w *world) engine(replica string) *Engine {
-	now := func() time.Time { return w.now }
+	now := func() time.Time {
+		if w.now.IsZero() {
+			return time.Now()
+		}
+		return w.now
+	}
 	return New(Deps{Records: w, Lists: w, Log: w, Deps: schedule.Deps{
 		Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w}), Now: now}), Tell: w, Owner: w,
 		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,
@@ -320,64 +329,7 @@ func TestStore_IsRetriedAndSucceeds(t *testing.T) {
 }
 
 // While storing an event fails, it can be cancelled in between: at once if nothing was sent, else when the log says that it has nothing.
-func TestCancel_WorksWhileStoringFails(t *testing.T) {
-	t.Parallel()
-	away := sluice.Errorf(sluice.Unavailable, "away")
-	for _, c := range []struct {
-		name         string
-		before, sent error
-		after        time.Duration
-		stored       bool
-		want         sluice.Code
-	}{
-		{"nothing was sent", away, nil, 0, false, ""},
-		{"it was sent a moment ago", nil, away, schedule.OnTheWay - 1, false, sluice.Conflict},
-		{"it was sent, and the log has nothing", nil, away, schedule.OnTheWay, false, ""},
-		{"it was sent, and the log has it", nil, away, schedule.OnTheWay, true, sluice.Conflict},
-	} {
-		w := &world{
-			now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
-			refuse: c.sent, away: c.before,
-		}
-		_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
-		require.NoError(t, err)
-		e := w.engine("one")
-		again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
-		if c.stored {
-			w.log["e"] = w.now
-		}
-		w.now = w.now.Add(c.after)
-		require.Equal(t, c.want, sluice.CodeOf(e.Cancel(t.Context(), w.records["e"], "user:bob")), c.name)
-		w.refuse, w.away, w.now = nil, nil, again.At
-		require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
-		require.Empty(t, w.records)
-		require.Equal(t, c.want == "", len(w.stored) == 0 && len(w.log) == 0, c.name)
-	}
-}
-
 // The log's event under the id is taken for the delayed one until the log says otherwise: it is not cancelled.
-func TestCancel_RefusesPossiblyStoredEvents(t *testing.T) {
-	t.Parallel()
-	w := &world{
-		now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
-		blind: sluice.Errorf(sluice.Unavailable, "away"),
-	}
-	_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
-	require.NoError(t, err)
-	w.log["e"] = w.now
-	e := w.engine("one")
-	require.NotZero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
-	for range 2 {
-		require.False(t, w.records["e"].Claim.Idle.IsZero())
-		require.Equal(t, sluice.Conflict, sluice.CodeOf(e.Cancel(t.Context(), w.records["e"], "user:bob")))
-		w.now = w.now.Add(schedule.OnTheWay)
-	}
-	w.blind = nil
-	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
-	require.Empty(t, w.records)
-	require.Zero(t, w.tells)
-}
-
 func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	e := New(Deps{Deps: schedule.Deps{Now: time.Now}}, schedule.Options{Most: 3})
@@ -397,36 +349,6 @@ func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 }
 
 // On a full store, a due event waits in memory, and can be cancelled; also if a server died while it stored it.
-func TestCancel_WorksWithoutRoom(t *testing.T) {
-	t.Parallel()
-	for _, died := range []bool{false, true} {
-		full := sluice.StorageTight.Problem()
-		w := &world{
-			now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
-			full: full, refuse: full,
-		}
-		s := model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}}
-		if died {
-			s.Claim = &sluice.Claim{By: "two", Since: w.now, At: w.now.Add(-action.ClaimFor), Tries: 1}
-		}
-		_, err := w.Put(t.Context(), &s)
-		require.NoError(t, err)
-		e := w.engine("one")
-		var last time.Duration
-		for range 4 {
-			again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
-			last, w.now = again.At.Sub(w.now), again.At
-		}
-		require.GreaterOrEqual(t, last, 2*time.Second)
-		require.Equal(t, died, w.records["e"].Claim != nil)
-		require.Equal(t, map[bool]uint64{false: 1, true: 3}[died], w.revision, "of the attempts, none is stored but the end of the interrupted one")
-		w.now = w.now.Add(schedule.OnTheWay)
-		require.NoError(t, e.Cancel(t.Context(), w.records["e"], "user:bob"))
-		require.Empty(t, w.stored)
-		require.Empty(t, w.records)
-	}
-}
-
 // After the dedup window the log is searched before an attempt if an earlier one may have stored the event, and from that one on.
 func TestStore_SearchesOnlyAfterASentAttempt(t *testing.T) {
 	t.Parallel()
@@ -457,3 +379,5 @@ func TestStore_SearchesOnlyAfterASentAttempt(t *testing.T) {
 	require.Empty(t, w.stored, "it is not stored again")
 	require.Empty(t, w.records)
 }
+
+// An event that is cancelled in a full store is told of and removed when there is room, not when it would be due.

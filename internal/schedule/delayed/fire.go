@@ -34,8 +34,12 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	}
 	one := timerqueue.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
 	switch {
-	case s.Outcome != "": // the replica that ended it also finishes it, unless it died
-		one.Next = k.needs.Now().Add(action.Backup)
+	case s.Outcome != "": // the replica that ended it also finishes it, unless it died or the log refused the system event
+		now := k.needs.Now()
+		if one.At.After(now) {
+			one.At = now
+		}
+		one.Next = now.Add(action.Backup)
 	case s.Claim != nil && !k.due.Former(s.Claim):
 		one.Next = s.Claim.At.Add(action.ClaimFor)
 	}
