@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
+// While storing an event fails, it can be cancelled in between: at once if nothing was sent, else when the log says that it has nothing.
 func TestCancel_WorksWhileStoringFails(t *testing.T) {
 	t.Parallel()
 	away := sluice.Errorf(sluice.Unavailable, "away")
@@ -50,6 +51,7 @@ func TestCancel_WorksWhileStoringFails(t *testing.T) {
 	}
 }
 
+// The log's event under the id is taken for the delayed one until the log says otherwise: it is not cancelled.
 func TestCancel_RefusesPossiblyStoredEvents(t *testing.T) {
 	t.Parallel()
 	w := &world{
@@ -72,6 +74,7 @@ func TestCancel_RefusesPossiblyStoredEvents(t *testing.T) {
 	require.Zero(t, w.tells)
 }
 
+// On a full store, a due event waits in memory, and can be cancelled; also if a server died while it stored it.
 func TestCancel_WorksWithoutRoom(t *testing.T) {
 	t.Parallel()
 	for _, died := range []bool{false, true} {
@@ -102,6 +105,7 @@ func TestCancel_WorksWithoutRoom(t *testing.T) {
 	}
 }
 
+// An event that is cancelled in a full store is told of and removed when there is room, not when it would be due.
 func TestCancel_IsToldOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-time.Minute, 90 * 24 * time.Hour} {

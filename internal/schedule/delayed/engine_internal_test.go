@@ -328,8 +328,6 @@ func TestStore_IsRetriedAndSucceeds(t *testing.T) {
 	require.Empty(t, w.records)
 }
 
-// While storing an event fails, it can be cancelled in between: at once if nothing was sent, else when the log says that it has nothing.
-// The log's event under the id is taken for the delayed one until the log says otherwise: it is not cancelled.
 func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	e := New(Deps{Deps: schedule.Deps{Now: time.Now}}, schedule.Options{Most: 3})
@@ -348,7 +346,6 @@ func TestBound_HoldsForConcurrentCallers(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// On a full store, a due event waits in memory, and can be cancelled; also if a server died while it stored it.
 // After the dedup window the log is searched before an attempt if an earlier one may have stored the event, and from that one on.
 func TestStore_SearchesOnlyAfterASentAttempt(t *testing.T) {
 	t.Parallel()
@@ -379,5 +376,3 @@ func TestStore_SearchesOnlyAfterASentAttempt(t *testing.T) {
 	require.Empty(t, w.stored, "it is not stored again")
 	require.Empty(t, w.records)
 }
-
-// An event that is cancelled in a full store is told of and removed when there is room, not when it would be due.
