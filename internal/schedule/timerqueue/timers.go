@@ -34,7 +34,7 @@ type Entry struct {
 // Again says when to call a key again.
 type Again struct {
 	At   time.Time // zero: only after another Set
-	Hold bool      // postponed entries of its lane wait for it
+	Hold bool      // later entries of its lane wait for it
 }
 
 // Timers calls a function for keys at their times, while Run runs. It is safe for concurrent use.
@@ -55,6 +55,7 @@ type entry struct {
 	index  int       // in the heap; -1: not in it
 	next   time.Time // when it is called: At, unless postponed
 	firing bool
+	waits  bool // it was put off uncalled, because its lane was held
 	set    bool // next is valid
 	gone   bool // Remove was called during its call
 }
@@ -62,7 +63,20 @@ type entry struct {
 type shard struct {
 	due  dues
 	late map[string]map[*entry]struct{} // postponed entries, by lane
+	held map[string]hold                // holders of lanes, by lane
 	wake chan struct{}
+}
+
+// hold is a postponed entry for which later entries of its lane wait.
+type hold struct {
+	by *entry
+	at time.Time // when its call returned that
+}
+
+// covers reports whether an entry waits for the holder without another call of it: the entry was
+// due at the last call, or waits already.
+func (h hold) covers(e *entry) bool {
+	return h.by.before(e) && (e.waits || !e.next.After(h.at))
 }
 
 // New returns timers. While Run runs, they call fire for every due key; fire returns when to call
@@ -70,7 +84,7 @@ type shard struct {
 func New(fire func(ctx context.Context, key string) Again) *Timers {
 	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
 	for i := range t.shards {
-		t.shards[i] = &shard{late: map[string]map[*entry]struct{}{}, wake: make(chan struct{}, 1)}
+		t.shards[i] = &shard{late: map[string]map[*entry]struct{}{}, held: map[string]hold{}, wake: make(chan struct{}, 1)}
 	}
 	return t
 }
@@ -155,13 +169,7 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		due, wait := t.next(s)
-		var again Again
-		for _, e := range due {
-			if !again.Hold {
-				again = t.fire(ctx, e.Key)
-			}
-			t.fired(e, again.At)
-		}
+		t.call(ctx, due)
 		if len(due) > 0 {
 			continue
 		}
@@ -178,21 +186,52 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	}
 }
 
-// next takes the first due entry, preceded by earlier postponed entries of its lane. If none is
-// due, it returns the time until the next look; 0: wait until there is an entry.
+// call calls entries of a lane until one holds the lane. The rest wait for it.
+func (t *Timers) call(ctx context.Context, due []*entry) {
+	for i, e := range due {
+		again := t.fire(ctx, e.Key)
+		t.fired(e, again)
+		if !again.Hold {
+			continue
+		}
+		for _, later := range due[i+1:] {
+			t.fired(later, Again{At: again.At})
+		}
+		return
+	}
+}
+
+// next takes the first due entry, preceded by earlier postponed entries of its lane. If the lane is
+// held, it takes the holder in place of that entry, once for each entry that becomes due. If none
+// is due, it returns the time until the next look; 0: wait until there is an entry.
 func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(s.due) == 0 {
-		return nil, 0
+	for len(s.due) > 0 {
+		first := s.due[0]
+		if wait := time.Until(first.next.Round(0)); wait > 0 {
+			return nil, min(wait, clockCheckInterval)
+		}
+		h, held := s.held[first.Lane]
+		switch {
+		case held && h.covers(first):
+			first.next, first.waits = h.by.next, true
+			first.putOff()
+			heap.Fix(&s.due, first.index)
+		case held && h.by.before(first):
+			return s.take(h.by), 0
+		default:
+			return s.take(first), 0
+		}
 	}
-	first := s.due[0]
-	if wait := time.Until(first.next.Round(0)); wait > 0 {
-		return nil, min(wait, clockCheckInterval)
-	}
-	due := []*entry{first}
-	for e := range s.late[first.Lane] {
-		if e.before(first) {
+	return nil, 0
+}
+
+// take takes an entry, preceded by earlier postponed entries of its lane.
+func (s *shard) take(last *entry) []*entry {
+	due := []*entry{last}
+	for e := range s.late[last.Lane] {
+		if e.before(last) {
 			due = append(due, e)
 		}
 	}
@@ -202,18 +241,21 @@ func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 		e.inTime()
 		e.firing, e.set = true, false
 	}
-	return due, 0
+	return due
 }
 
 // fired records when to call an entry again. If Set was called during its call, the earlier of the
 // two times counts.
-func (t *Timers) fired(e *entry, again time.Time) {
+func (t *Timers) fired(e *entry, again Again) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.firing = false
-	if !again.IsZero() && !e.gone && (!e.set || again.Before(e.next)) {
-		e.next, e.set = again, true
+	if !again.At.IsZero() && !e.gone && (!e.set || again.At.Before(e.next)) {
+		e.next, e.set = again.At, true
 		e.putOff()
+		if again.Hold {
+			e.shard.held[e.Lane] = hold{e, time.Now().Round(0)}
+		}
 	}
 	if e.set {
 		t.queue(e)
@@ -237,6 +279,10 @@ func (e *entry) putOff() {
 
 // inTime undoes putOff.
 func (e *entry) inTime() {
+	e.waits = false
+	if e.shard.held[e.Lane].by == e {
+		delete(e.shard.held, e.Lane)
+	}
 	delete(e.shard.late[e.Lane], e)
 	if len(e.shard.late[e.Lane]) == 0 {
 		delete(e.shard.late, e.Lane)

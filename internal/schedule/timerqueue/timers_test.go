@@ -235,11 +235,72 @@ func TestLane_LaterKeysWaitForItsHolder(t *testing.T) {
 		}
 		return 0
 	}
-	require.Equal(t, []string{"a@2000", "a@2400", "a@2400", "b@2400", "c@3000"}, run(t, fire, func(all *timerqueue.Timers, set func(string, time.Duration)) {
+	require.Equal(t, []string{"a@2000", "a@2400", "a@2800", "b@2800", "c@3000"}, run(t, fire, func(all *timerqueue.Timers, set func(string, time.Duration)) {
 		set("c", 3*time.Second)
 		set("b", 2*time.Second)
 		all.Set(timerqueue.Entry{Key: "a", Lane: "lane", Group: "g", At: time.Now().Add(time.Second), Next: time.Now().Add(time.Hour)})
 	}))
+}
+
+// However many wait for what holds their lane, it is called once at its time, and once more for one that becomes due; what comes
+// before it, and does not hold the lane, is called with it.
+func TestLane_HolderIsCalledOnceForAll(t *testing.T) {
+	t.Parallel()
+	calls := map[string]int{}
+	fire := func(key string) time.Duration {
+		switch calls[key]++; {
+		case calls[key] > 3:
+			return 0
+		case key == "early":
+			return 20 * time.Second
+		case key == "holder":
+			return -time.Second
+		}
+		return 0
+	}
+	want := []string{"early@1000", "holder@1000", "early@2000", "holder@2000", "early@2500", "holder@2500", "early@3500", "holder@3500"}
+	for i := range 9 {
+		want = append(want, fmt.Sprint(i, "@3500"))
+	}
+	require.Equal(t, append(want, "late@3500"), run(t, fire, func(all *timerqueue.Timers, set func(string, time.Duration)) {
+		all.Set(timerqueue.Entry{Key: "early", Lane: "lane", Group: "g", At: time.Now().Add(time.Second / 2), Next: time.Now().Add(time.Hour)})
+		set("holder", time.Second)
+		for i := range 9 {
+			set(strconv.Itoa(i), time.Second)
+		}
+		set("late", 2500*time.Millisecond)
+	}))
+}
+
+// What held its lane and is removed, set anew or recalled holds it no more; what waited and is set anew has
+// it called, and what comes before it does not wait.
+func TestLane_ChangedHolderHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		change func(*timerqueue.Timers, func(string, time.Duration))
+		want   []string
+	}{
+		{func(all *timerqueue.Timers, _ func(string, time.Duration)) { all.Remove("a") }, []string{"a@1000", "b@1500", "c@1500"}},
+		{func(_ *timerqueue.Timers, set func(string, time.Duration)) { set("a", time.Second) }, []string{"a@1000", "b@1200", "a@1200", "c@1500"}},
+		{func(_ *timerqueue.Timers, set func(string, time.Duration)) { set("b", 1400*time.Millisecond) }, []string{"a@1000", "a@1400", "b@1400", "c@1500"}},
+		{func(_ *timerqueue.Timers, set func(string, time.Duration)) { set("z", time.Second/2) }, []string{"a@1000", "z@1200", "a@1500", "b@1500", "c@1500"}},
+		{func(all *timerqueue.Timers, _ func(string, time.Duration)) { all.Recall() }, []string{"a@1000", "a@1200", "b@1200", "c@1500"}},
+	} {
+		calls := 0
+		require.Equal(t, c.want, run(t, func(string) time.Duration {
+			if calls++; calls == 1 {
+				return -time.Minute / 2
+			}
+			return 0
+		}, func(all *timerqueue.Timers, set func(string, time.Duration)) {
+			set("a", time.Second)
+			set("b", time.Second)
+			set("c", 1500*time.Millisecond)
+			<-time.After(1200 * time.Millisecond)
+			synctest.Wait()
+			c.change(all, set)
+		}))
+	}
 }
 
 // When the clock was set, what was put off is called again, and says anew until when.
