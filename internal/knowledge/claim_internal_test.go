@@ -47,11 +47,13 @@ func (*office) Shows(c sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Ti
 
 func (*office) WakeKeys() [][]byte { return [][]byte{[]byte("a key of thirty-two bytes at least")} }
 
-// staffed returns a space with an entry for each label, in this order, none of them embedded.
+// staffed returns a space with an entry for each label, in this order, none of them embedded. Its time
+// stands still.
 func staffed(t *testing.T, of ...string) (*space, *office) {
 	t.Helper()
 	s, o := filled(t, 0, 2, 0, sluice.SourceLocal), &office{events: map[uint64]sluice.Event{}}
 	s.deps.Log, s.deps.Records, s.deps.Access, s.deps.Keys = o, o, o, o
+	s.opts.Now = func() time.Time { return noon }
 	for i, label := range of {
 		o.enter(s, fmt.Sprint("e", i), uint64(i+1), label)
 	}
