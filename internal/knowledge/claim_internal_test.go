@@ -3,6 +3,7 @@ package knowledge
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// office is a log, a store and permissions: the label "top" is for root alone.
+// office is a log, a store and permissions: the events with a label of their own are for root alone.
 type office struct {
 	Log
 	Records
@@ -20,6 +21,7 @@ type office struct {
 
 	events   map[uint64]sluice.Event
 	revision uint64
+	asked    int // for decisions
 }
 
 func (o *office) EventAt(_ context.Context, _ string, seq uint64) (sluice.Event, error) {
@@ -35,11 +37,12 @@ func (o *office) Put(context.Context, string, Record, time.Duration) (uint64, er
 	return o.revision, nil
 }
 
-func (*office) Shows(c sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Time) model.Decision {
+func (o *office) Shows(c sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Time) model.Decision {
+	o.asked++
 	if c.Principal == "unknown" {
 		return model.Undecided
 	}
-	if ev.Extensions[sluice.AttributeClassification] == "top" && c.Principal != "root" {
+	if ev.Extensions[sluice.AttributeClassification] != "" && c.Principal != "root" {
 		return model.Withhold
 	}
 	return model.Pass
@@ -84,7 +87,7 @@ func TestClaim_HiddenJobsDoNotStarveAWorker(t *testing.T) {
 	t.Parallel()
 	of := make([]string, maxSkipped+2)
 	for i := range maxSkipped + 1 {
-		of[i] = "top"
+		of[i] = "TOP_SECRET"
 	}
 	s, o := staffed(t, of...)
 	last := fmt.Sprint("e", maxSkipped+1)
@@ -100,7 +103,7 @@ func TestClaim_HiddenJobsDoNotStarveAWorker(t *testing.T) {
 // and wakes no other one.
 func TestClaim_HiddenJobsStayInTheQueue(t *testing.T) {
 	t.Parallel()
-	s, _ := staffed(t, "top")
+	s, _ := staffed(t, "TOP_SECRET")
 	news := s.news()
 	require.Nil(t, s.next([]sluice.JobType{sluice.JobEmbed}, s.eyes(sluice.Caller{Principal: "worker"})))
 	require.Empty(t, claimed(t, s, "worker", 10))
@@ -130,17 +133,45 @@ func TestClaim_SkippedJobIsTriedAgain(t *testing.T) {
 	require.Equal(t, []string{"e0", "e1"}, claimed(t, s, "worker", 10))
 }
 
+// A claim costs a limited number of decisions, however many labels publishers invent.
+func TestClaim_InventedLabelsCostNoDecisions(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"SECRET/%d", "invented %d", "SECRET/a,b,%[1]d,%[1]d"} {
+		of := make([]string, 20*mostLabels)
+		for i := range of {
+			of[i] = fmt.Sprintf(form, i)
+		}
+		s, o := staffed(t, append(of, "")...)
+		last := fmt.Sprint("e", len(of))
+		require.Equal(t, []string{last}, claimed(t, s, "worker", 10))
+		require.LessOrEqual(t, o.asked, 4*mostLabels+10)
+		require.Equal(t, []string{"e0", "e1"}, claimed(t, s, "root", 2))
+	}
+}
+
+// A label decides as its canonical form. Unreadable ones decide as each other.
+func TestLabels_HaveOneFormEach(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "SECRET": "SECRET", "SECRET/b,a,b": "SECRET/a,b", "PUBLIC": "PUBLIC", "secret": unreadable, "SECRET/": unreadable,
+		"SECRET/a b": unreadable, unreadable: unreadable, further: unreadable,
+		"SECRET/a" + strings.Repeat(",a", 40): "SECRET/a",
+	} {
+		require.Equal(t, want, canonical(text), text)
+	}
+}
+
 // A comparison is hidden by the present label of its neighbour.
 func TestClaim_NeighbourHidesAComparison(t *testing.T) {
 	t.Parallel()
-	s, o := staffed(t, "", "top")
+	s, o := staffed(t, "", "TOP_SECRET")
 	require.Len(t, claimed(t, s, "root", 2), 2)
 	own := sluice.EntryRef{Source: sluice.SourceLocal, ID: "e0"}
 	other := sluice.EntryRef{Source: sluice.SourceLocal, ID: "e1"}
 	s.config.TopK = 1
 	s.learn(Record{
 		ID: embeddingID(own), Revision: 101, Type: sluice.JobEmbed, Entry: own, Model: s.config.Model, Fingerprint: s.items[own].fingerprint,
-		State: done, Embedding: encodeVector([]float32{1, 0}), Pairs: []Pair{{Against: other, Label: "top"}},
+		State: done, Embedding: encodeVector([]float32{1, 0}), Pairs: []Pair{{Against: other, Label: "TOP_SECRET"}},
 	})
 	require.Empty(t, claimed(t, s, "worker", 10))
 	o.enter(s, "e1", 50, "")

@@ -2,6 +2,9 @@ package knowledge
 
 import (
 	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -21,13 +24,45 @@ type task struct {
 	place int
 }
 
-// labels are those of the entries of a task; "" is that of the namespace. They decide who may see
-// the task.
+// mostLabels limits the heaps of a type. Publishers choose the labels, so there may be as many as
+// tasks.
+const mostLabels = 256
+
+// labels are those of the entries of a task, each in its canonical form. They decide who may see the
+// task.
 type labels struct{ entry, against string }
+
+// Values of labels.entry that are no label.
+const (
+	unreadable = "?" // stands for all malformed labels: only root is cleared for them
+	further    = "*" // of the heap for the tasks with all labels beyond mostLabels
+)
+
+// canonical returns the form of a label that all labels with equal decisions share; "" is the label
+// of the namespace.
+func canonical(label string) string {
+	name, list, more := strings.Cut(label, "/")
+	if _, err := sluice.ParseLevel(name); err != nil {
+		if label == "" {
+			return ""
+		}
+		return unreadable
+	}
+	if !more {
+		return name
+	}
+	all := strings.Split(list, ",")
+	slices.Sort(all)
+	l := sluice.Label{Compartments: slices.Compact(all)}
+	if l.Check() != nil { // no clearance has them
+		return unreadable
+	}
+	return name + "/" + strings.Join(l.Compartments, ",")
+}
 
 // queue holds the tasks that workers can claim now, by type and labels, those that they can claim
 // later, by time, and comparisons with a missing neighbour, by this. The lock of the space guards
-// it. set and drop cost O(log n), take costs O(labels) more.
+// it. set and drop cost O(log n), take costs O(mostLabels) more.
 type queue struct {
 	labels func(*task) labels // at present
 	ready  map[sluice.JobType]map[labels]*tasks
@@ -58,9 +93,19 @@ func (q *queue) set(t *task, due time.Time) {
 	t.due = due
 	t.in = q.later
 	if due.IsZero() {
-		t.in = among(q.ready[t.kind], q.labels(t))
+		t.in = q.readyFor(t)
 	}
 	heap.Push(t.in, t)
+}
+
+// readyFor returns the heap for a task that is ready. Labels without compartments are few, and always
+// have heaps of their own.
+func (q *queue) readyFor(t *task) *tasks {
+	ready, of := q.ready[t.kind], q.labels(t)
+	if ready[of] == nil && len(ready) >= mostLabels && strings.Contains(of.entry+of.against, "/") {
+		of = labels{entry: further}
+	}
+	return among(ready, of)
 }
 
 func (q *queue) drop(t *task) {
@@ -124,13 +169,13 @@ func (q *queue) relabel(entry sluice.EntryRef) {
 }
 
 // take removes the first ready task, with labels that sees accepts, of the first type that has one
-// (S3-84); nil: there is none.
+// (S3-84); nil: none was found.
 func (q *queue) take(types []sluice.JobType, sees func(labels) bool) *task {
 	for _, kind := range types {
 		var first *task
 		for of, ready := range q.ready[kind] {
-			if head := ready.all[0]; (first == nil || ready.less(head, first)) && sees(of) {
-				first = head
+			if t := q.find(of, ready, sees); t != nil && (first == nil || ready.less(t, first)) {
+				first = t
 			}
 		}
 		if first != nil {
@@ -139,6 +184,30 @@ func (q *queue) take(types []sluice.JobType, sees func(labels) bool) *task {
 		}
 	}
 	return nil
+}
+
+// find returns the first task of a heap, if sees accepts its labels; otherwise nil. In the heap of
+// further labels it looks at mostLabels tasks besides, from a random one on, so that hidden ones keep
+// no worker from the others for good.
+func (q *queue) find(of labels, ready *tasks, sees func(labels) bool) (first *task) {
+	if of.entry != further {
+		if sees(of) {
+			first = ready.all[0]
+		}
+		return first
+	}
+	if sees(q.labels(ready.all[0])) {
+		return ready.all[0]
+	}
+	n := len(ready.all)
+	from := rand.IntN(n) //nolint:gosec // no secret
+	for i := range min(n, mostLabels) {
+		t := ready.all[(from+i)%n]
+		if (first == nil || ready.less(t, first)) && sees(q.labels(t)) {
+			first = t
+		}
+	}
+	return first
 }
 
 // tasks is a heap.

@@ -83,13 +83,14 @@ func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
 // had. The caller holds the lock.
 func (s *space) labels(t *task) (of labels) {
 	if it := s.items[t.entry]; it != nil {
-		of.entry = it.label
+		of.entry = canonical(it.label)
 	}
 	if t.pair != nil {
-		of.against = t.pair.Label
+		against := t.pair.Label
 		if it := s.items[t.pair.Against]; it != nil {
-			of.against = it.label
+			against = it.label
 		}
+		of.against = canonical(against)
 	}
 	return of
 }

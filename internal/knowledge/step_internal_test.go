@@ -1,9 +1,11 @@
 package knowledge
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,4 +199,48 @@ func TestQueue_GivesByPriorityAgeAndTime(t *testing.T) {
 		got = append(got, k.id)
 	}
 	require.Equal(t, []string{"late", "e2", "m1"}, got)
+}
+
+// Further labels share a heap, of which each take sees a part. Labels without compartments are not
+// among them.
+func TestQueue_FindsTasksOfFurtherLabels(t *testing.T) {
+	t.Parallel()
+	of := map[*task]labels{}
+	q := newQueue(func(k *task) labels { return of[k] })
+	enter := func(order int, l labels) {
+		k := &task{id: strconv.Itoa(order), kind: sluice.JobCompare, order: uint64(order), pair: &Pair{}}
+		of[k] = l
+		q.set(k, time.Time{})
+	}
+	const many = 10 * mostLabels
+	for i := range many {
+		enter(i, labels{"SECRET", fmt.Sprint("SECRET/", i)})
+	}
+	enter(many, labels{"SECRET", "SECRET"})
+	require.Len(t, q.ready[sluice.JobCompare], mostLabels+2)
+	compare := []sluice.JobType{sluice.JobCompare}
+	seen := 0
+	sees := func(want labels) func(labels) bool {
+		return func(l labels) bool {
+			seen++
+			return l == want
+		}
+	}
+	require.Equal(t, strconv.Itoa(many), q.take(compare, sees(labels{"SECRET", "SECRET"})).id)
+	require.LessOrEqual(t, seen, 2*mostLabels+3)
+	for _, i := range []int{many - 1, many / 2, 0} {
+		var k *task
+		for k == nil {
+			k = q.take(compare, sees(labels{"SECRET", fmt.Sprint("SECRET/", i)}))
+		}
+		require.Equal(t, strconv.Itoa(i), k.id)
+	}
+	every := func(labels) bool { return true }
+	last := -1
+	for range many - 3 {
+		k := q.take(compare, every)
+		require.Greater(t, int(k.order), last)
+		last = int(k.order)
+	}
+	require.Nil(t, q.take(compare, every))
 }
