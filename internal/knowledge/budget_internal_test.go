@@ -153,7 +153,9 @@ func (w *world) step(t *rapid.T) {
 	case 0, 1, 2:
 		w.last++
 		w.seqs[id] = w.last
-		w.s.set(ref, event(id, rapid.IntRange(0, 2).Draw(t, "content")), w.last, 1)
+		ev := event(id, rapid.IntRange(0, 2).Draw(t, "content"))
+		ev.Extensions = map[string]string{sluice.AttributeClassification: rapid.SampledFrom([]string{"", "SECRET", "SECRET/b,a"}).Draw(t, "label")}
+		w.s.set(ref, ev, w.last, 1)
 	case 3:
 		w.s.drop(ref, 0)
 		delete(w.seqs, id)
@@ -198,7 +200,32 @@ func (w *world) check(t *rapid.T) {
 		it := s.items[w.ref(id)]
 		require.True(t, it != nil && it.seq == seq || it == nil && s.omitted.partial(w.ref(id).Subscription), "%s is neither held nor missed", id)
 	}
+	w.checkQueue(t)
 	lacks, more := s.omitted.count()
 	require.False(t, more)
 	require.Equal(t, len(w.seqs), len(s.items)+lacks, "each entry once")
+}
+
+// checkQueue checks that each job is where a claim and a change of its neighbour look for it.
+func (w *world) checkQueue(t *rapid.T) {
+	q := &w.s.queue
+	for _, all := range q.ready {
+		for of, ready := range all {
+			for _, k := range ready.all {
+				require.True(t, k.in == ready && (q.labels(k) == of || k.pair != nil && w.s.missing(k.pair.Against) != ""), "%s", k.id)
+			}
+		}
+	}
+	compared := 0
+	for _, k := range w.s.tasks {
+		if k.pair != nil && k.in != nil {
+			compared++
+			require.Same(t, k, q.against[k.pair.Against][k.nth])
+		}
+	}
+	for _, all := range q.against {
+		require.NotEmpty(t, all)
+		compared -= len(all)
+	}
+	require.Zero(t, compared, "no others")
 }

@@ -161,19 +161,47 @@ func TestLabels_HaveOneFormEach(t *testing.T) {
 	}
 }
 
-// A comparison is hidden by the present label of its neighbour.
-func TestClaim_NeighbourHidesAComparison(t *testing.T) {
-	t.Parallel()
+// hiddenPair returns a space with one job, to compare e0 with e1, which has a label of its own.
+func hiddenPair(t *testing.T) (*space, *office) {
+	t.Helper()
 	s, o := staffed(t, "", "TOP_SECRET")
 	require.Len(t, claimed(t, s, "root", 2), 2)
 	own := sluice.EntryRef{Source: sluice.SourceLocal, ID: "e0"}
 	other := sluice.EntryRef{Source: sluice.SourceLocal, ID: "e1"}
 	s.config.TopK = 1
-	s.learn(Record{
-		ID: embeddingID(own), Revision: 101, Type: sluice.JobEmbed, Entry: own, Model: s.config.Model, Fingerprint: s.items[own].fingerprint,
-		State: done, Embedding: encodeVector([]float32{1, 0}), Pairs: []Pair{{Against: other, Label: "TOP_SECRET"}},
-	})
+	for i, ref := range []sluice.EntryRef{other, own} {
+		r := Record{
+			ID: embeddingID(ref), Revision: 101, Type: sluice.JobEmbed, Entry: ref, Model: s.config.Model, Fingerprint: s.items[ref].fingerprint,
+			State: done, Embedding: encodeVector([]float32{1, 0}), Pairs: []Pair{{Against: other, Label: "TOP_SECRET"}}[:i],
+		}
+		s.learn(r)
+	}
 	require.Empty(t, claimed(t, s, "worker", 10))
+	return s, o
+}
+
+// A comparison is hidden by the present label of its neighbour. Waiting claims learn of a lower one.
+func TestClaim_NeighbourHidesAComparison(t *testing.T) {
+	t.Parallel()
+	s, o := hiddenPair(t)
+	news := s.news()
 	o.enter(s, "e1", 50, "")
+	require.NotEqual(t, news, s.news())
 	require.Equal(t, []string{"e0"}, claimed(t, s, "worker", 10))
+}
+
+// A neighbour that comes back with a lower label hides its comparisons no more, whether they are
+// older than its deletion or not.
+func TestClaim_NeighbourComesBackWithALowerLabel(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		s, o := hiddenPair(t)
+		own, other := sluice.EntryRef{Source: sluice.SourceLocal, ID: "e0"}, sluice.EntryRef{Source: sluice.SourceLocal, ID: "e1"}
+		s.drop(other, 0)
+		if again {
+			s.settle(own)
+		}
+		o.enter(s, "e1", 50, "")
+		require.Contains(t, claimed(t, s, "worker", 10), "e0", again)
+	}
 }

@@ -44,9 +44,9 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	is := newItem(ref, ev)
 	is.seq, is.reading, is.bytes = seq, reading, s.bytesOf(is)
-	label := is.label
+	relabels := was == nil || was.label != is.label
 	if was != nil {
-		label, was.reading = was.label, reading
+		was.reading = reading
 		if ref.Source == sluice.SourceLocal && seq < was.seq { // it was read before
 			return
 		}
@@ -63,8 +63,8 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	s.omitted.remove(ref, 0)
 	s.items[ref] = is
-	if label != is.label {
-		s.queue.relabel(ref)
+	if relabels && s.queue.relabel(ref) {
+		s.wake()
 	}
 	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // the stored record may have more than this one
 		s.attach(rec)

@@ -22,6 +22,7 @@ type task struct {
 
 	in    *tasks // the heap that has it; nil: none
 	place int
+	nth   int // among the comparisons with its neighbour
 }
 
 // mostLabels limits the heaps of a type. Publishers choose the labels, so there may be as many as
@@ -61,13 +62,14 @@ func canonical(label string) string {
 }
 
 // queue holds the tasks that workers can claim now, by type and labels, those that they can claim
-// later, by time, and comparisons with a missing neighbour, by this. The lock of the space guards
-// it. set and drop cost O(log n), take costs O(mostLabels) more.
+// later, by time, and comparisons with a missing neighbour, by this. against has all comparisons of
+// these. The lock of the space guards it. set and drop cost O(log n), take costs O(mostLabels) more.
 type queue struct {
-	labels func(*task) labels // at present
-	ready  map[sluice.JobType]map[labels]*tasks
-	later  *tasks
-	parked map[sluice.EntryRef]*tasks
+	labels  func(*task) labels // at present
+	ready   map[sluice.JobType]map[labels]*tasks
+	later   *tasks
+	parked  map[sluice.EntryRef]*tasks
+	against map[sluice.EntryRef][]*task // by neighbour
 }
 
 func newQueue(labelsOf func(*task) labels) queue {
@@ -75,7 +77,7 @@ func newQueue(labelsOf func(*task) labels) queue {
 		labels: labelsOf,
 		ready:  map[sluice.JobType]map[labels]*tasks{sluice.JobEmbed: {}, sluice.JobEmbedMirrored: {}, sluice.JobCompare: {}},
 		later:  &tasks{less: func(a, b *task) bool { return a.due.Before(b.due) }},
-		parked: map[sluice.EntryRef]*tasks{},
+		parked: map[sluice.EntryRef]*tasks{}, against: map[sluice.EntryRef][]*task{},
 	}
 }
 
@@ -91,11 +93,20 @@ func among[K comparable](all map[K]*tasks, key K) *tasks {
 func (q *queue) set(t *task, due time.Time) {
 	q.drop(t)
 	t.due = due
-	t.in = q.later
+	in := q.later
 	if due.IsZero() {
-		t.in = q.readyFor(t)
+		in = q.readyFor(t)
 	}
-	heap.Push(t.in, t)
+	q.push(t, in)
+}
+
+func (q *queue) push(t *task, in *tasks) {
+	t.in = in
+	heap.Push(in, t)
+	if t.pair != nil {
+		t.nth = len(q.against[t.pair.Against])
+		q.against[t.pair.Against] = append(q.against[t.pair.Against], t)
+	}
 }
 
 // readyFor returns the heap for a task that is ready. Labels without compartments are few, and always
@@ -117,13 +128,24 @@ func (q *queue) drop(t *task) {
 	if in.Len() == 0 && in.empty != nil {
 		in.empty()
 	}
+	if t.pair == nil {
+		return
+	}
+	all := q.against[t.pair.Against]
+	last := len(all) - 1
+	all[t.nth] = all[last]
+	all[t.nth].nth = t.nth
+	all[last] = nil
+	q.against[t.pair.Against] = all[:last]
+	if last == 0 {
+		delete(q.against, t.pair.Against)
+	}
 }
 
 // park keeps a comparison until its neighbour comes back.
 func (q *queue) park(t *task) {
 	q.drop(t)
-	t.in = among(q.parked, t.pair.Against)
-	heap.Push(t.in, t)
+	q.push(t, among(q.parked, t.pair.Against))
 }
 
 // unpark makes the comparisons with a neighbour ready, and reports whether there are any.
@@ -153,19 +175,16 @@ func (q *queue) next() time.Time {
 	return q.later.all[0].due
 }
 
-// relabel moves the ready comparisons with an entry to its present label.
-func (q *queue) relabel(entry sluice.EntryRef) {
-	var moved []*task
-	for of, ready := range q.ready[sluice.JobCompare] {
-		for _, t := range ready.all {
-			if t.pair.Against == entry && q.labels(t) != of {
-				moved = append(moved, t)
-			}
+// relabel moves the ready comparisons with an entry to its present label, and reports whether there
+// are any.
+func (q *queue) relabel(entry sluice.EntryRef) (some bool) {
+	for _, t := range slices.Clone(q.against[entry]) {
+		if t.in != q.later && t.in != q.parked[entry] {
+			q.set(t, time.Time{})
+			some = true
 		}
 	}
-	for _, t := range moved {
-		q.set(t, time.Time{})
-	}
+	return some
 }
 
 // take removes the first ready task, with labels that sees accepts, of the first type that has one
