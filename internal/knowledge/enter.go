@@ -44,8 +44,9 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	is := newItem(ref, ev)
 	is.seq, is.reading, is.bytes = seq, reading, s.bytesOf(is)
-	relabels := was == nil || was.label != is.label
-	if was != nil {
+	arrives := was == nil
+	relabels := arrives || was.label != is.label
+	if !arrives {
 		was.reading = reading
 		if ref.Source == sluice.SourceLocal && seq < was.seq { // it was read before
 			return
@@ -56,7 +57,7 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 		is.order = s.order
 		was = &item{}
 	}
-	if !s.account.take(is.bytes - was.bytes) {
+	if !s.fits(is.bytes - was.bytes) {
 		s.omit(ref)
 		s.omitted.add(ref, seq)
 		return
@@ -66,8 +67,7 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	if relabels && s.queue.relabel(ref) {
 		s.wake()
 	}
-	if rec := s.records[embeddingID(ref)]; rec != nil && rec.loose { // the stored record may have more than this one
-		s.attach(rec)
+	if s.attach(ref) || arrives && s.forgotten() { // the stored record may have more than this one
 		s.wanted[ref] = true
 		s.wake()
 	}
@@ -77,6 +77,35 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	}
 	s.settle(ref)
 }
+
+// fits takes bytes for an entry, if necessary those of records without an entry, which have only the
+// room that entries leave. The caller holds the lock.
+func (s *space) fits(bytes int64) bool {
+	if s.account.take(bytes) {
+		return true
+	}
+	if !s.spare {
+		return false
+	}
+	s.spare = false
+	for _, rec := range s.records {
+		if rec.loose && !rec.gone && !s.outlives(&rec.Record) {
+			s.overlook(rec)
+		}
+	}
+	return s.account.take(bytes)
+}
+
+// overlook forgets a record without an entry, for lack of room. The caller holds the lock.
+func (s *space) overlook(rec *held) {
+	s.omitted.unknow(s.looseBytes(&rec.Record))
+	s.discard(rec.ID)
+	s.end(rec.ID)
+}
+
+// forgotten reports whether the store may have records without an entry that had no room here, and
+// that no reading is about to find. The caller holds the lock.
+func (s *space) forgotten() bool { return s.omitted.unknown > 0 && !s.readings.pending() }
 
 // newItem returns an entry with copies of the parts of its event that are needed, so that it does
 // not keep the event in memory.
@@ -112,11 +141,16 @@ func (s *space) thin() {
 	s.byAge = kept
 }
 
-// attach notes that a record has an entry again. The bytes of the entry include the record. The
-// caller holds the lock.
-func (s *space) attach(rec *held) {
+// attach notes that a record has an entry again, and reports whether there is such a record. The bytes
+// of the entry include the record. The caller holds the lock.
+func (s *space) attach(ref sluice.EntryRef) bool {
+	rec := s.records[embeddingID(ref)]
+	if rec == nil || !rec.loose {
+		return false
+	}
 	s.account.force(-s.looseBytes(&rec.Record))
 	rec.loose, rec.gone, rec.orphan = false, false, 0
+	return true
 }
 
 // omit forgets an entry, with its records, because there is no more room for it. The caller holds
@@ -170,6 +204,8 @@ func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
 			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
 		case rec != nil && (seq == 0 || seq == rec.Seq) && !s.omitted.partial(ref.Subscription): // the pattern leaves it out
 			rec.gone, rec.orphan = true, 0
+		case s.forgotten() && ref.Source == sluice.SourceLocal && !s.omitted.has(ref): // an event outside the pattern may have records
+			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
 		}
 		return
 	}
@@ -231,6 +267,7 @@ func (s *space) learn(r Record) {
 func (s *space) beginRecords() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.omitted.beginRecords()
 	return s.readings.begin()
 }
 
@@ -252,6 +289,7 @@ func (s *space) replace(r Record, reading uint64) {
 func (s *space) lose(reading uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.omitted.endRecords()
 	for id, rec := range s.records {
 		if rec.reading != reading {
 			s.discard(id)
@@ -328,9 +366,15 @@ func (s *space) enterLoose(r Record) {
 	}
 	s.discard(id)
 	rec.Embedding, rec.Pairs = nil, nil
-	if s.omitted.partial(r.Entry.Subscription) && !rec.gone && !s.outlives(&r) || !s.account.take(s.looseBytes(&r)) {
+	switch bytes := s.looseBytes(&r); {
+	case rec.gone: // a sweep must remove it
+		s.account.force(bytes)
+	case s.omitted.partial(r.Entry.Subscription) && !s.outlives(&r), !s.account.take(bytes):
+		s.omitted.unknow(bytes)
 		s.end(id)
 		return
+	default:
+		s.spare = true
 	}
 	s.records[id] = rec
 	s.settle(r.Entry)

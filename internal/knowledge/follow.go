@@ -55,7 +55,7 @@ func (s *space) load() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readings.restart()
-	s.omitted.reread = false
+	s.omitted.load()
 }
 
 // keep runs a follower until ctx ends, again after each error. follow must be able to begin again.

@@ -11,8 +11,9 @@ const (
 	mostMissed  = 1 << 14 // notes of a namespace
 )
 
-// omissions are the entries of a namespace for which there was no room, by their sources. The notes
-// about them take memory of the account. The lock of the space guards them.
+// omissions are the entries of a namespace for which there was no room, by their sources, and the
+// size of records without an entry that had none. The notes about entries take memory of the account.
+// The lock of the space guards them.
 type omissions struct {
 	account  *account
 	seed     maphash.Seed
@@ -21,6 +22,10 @@ type omissions struct {
 	first    uint64             // first sequence of the log
 	reread   bool               // the store may have records that this space does not know
 	told     bool               // it was logged that entries have no room
+
+	unknown int64 // bytes that records without an entry would take that are only in the store, at most
+	anew    int64 // the part of unknown since the last reading of the records began
+	sweeps  int   // since everything was read
 }
 
 // missed holds the entries of a source, the log or a mirror, for which there was no room: hashes of
@@ -77,6 +82,20 @@ func (o *omissions) remove(ref sluice.EntryRef, seq uint64) bool {
 	return true
 }
 
+// unknow notes that a record without an entry is only in the store.
+func (o *omissions) unknow(bytes int64) {
+	o.unknown += bytes
+	o.anew += bytes
+}
+
+// beginRecords begins a reading of the records, and endRecords ends it: those that it found are known,
+// apart from those that had no room meanwhile.
+func (o *omissions) beginRecords() { o.anew = 0 }
+func (o *omissions) endRecords()   { o.unknown = o.anew }
+
+// load notes that everything is read again.
+func (o *omissions) load() { o.reread, o.sweeps = false, 0 }
+
 // restart forgets the missed entries of a source that is read again.
 func (o *omissions) restart(source string) {
 	if source == "" {
@@ -110,8 +129,19 @@ func (o *omissions) outdate(first uint64) {
 		if seq < first {
 			delete(m.known, key)
 			o.noted(-1)
+			o.unknow(looseBytes)
 		}
 	}
+}
+
+// has reports whether an entry had no room. It may have had room if there are more than are noted.
+func (o *omissions) has(ref sluice.EntryRef) bool {
+	m := o.bySource[ref.Subscription]
+	if m == nil {
+		return false
+	}
+	_, known := m.known[maphash.Comparable(o.seed, ref)]
+	return known || m.more
 }
 
 // partial reports whether a source has entries without room.
@@ -129,8 +159,10 @@ func (o *omissions) count() (n int, more bool) {
 	return n, more
 }
 
-// due reports whether all entries have to be read again, given the bytes of an entry.
+// due reports whether all entries have to be read again, given the bytes of an entry. It is asked at
+// each sweep. For records alone, everything is read at most once in recheckSweeps.
 func (o *omissions) due(each int64) bool {
+	o.sweeps++
 	if o.reread {
 		return true
 	}
@@ -138,6 +170,9 @@ func (o *omissions) due(each int64) bool {
 	lacking := int64(n) * each
 	if more {
 		lacking = max(lacking, o.account.of.limit)
+	}
+	if lacking == 0 && o.sweeps >= recheckSweeps {
+		lacking = o.unknown
 	}
 	_, free := o.account.bytes()
 	return worthReading(free, lacking, o.account.of.limit)
@@ -151,8 +186,8 @@ func (o *omissions) tell(some bool) (before bool) {
 
 const worthOf = 16
 
-// worthReading decides whether all entries are read again to find those that had no room: if there
-// is room for all of the missing ones, or for enough of them.
+// worthReading decides whether all entries are read again to find those, or the records, that had no
+// room: if there is room for all of the missing ones, or for enough of them.
 func worthReading(free, lacking, limit int64) bool {
 	return lacking > 0 && (limit == 0 || free >= min(lacking, limit/worthOf))
 }

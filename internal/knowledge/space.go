@@ -32,6 +32,7 @@ type space struct {
 	scans   chan struct{} // limits concurrent searches and lists
 	account *account
 	omitted omissions
+	spare   bool // there may be records that leave their room to entries
 
 	local, mirrored *vector.Index[sluice.EntryRef]
 }
@@ -192,7 +193,7 @@ func (s *space) needEmbedding(ref sluice.EntryRef, it *item, id string, rec *hel
 	switch {
 	case it != nil && it.fingerprint != "":
 		s.task(&task{id: id, kind: kind, entry: ref, order: it.order}, s.view(rec, s.config.Model, it.fingerprint))
-	case it == nil && rec != nil && rec.State == sluice.JobFailed: // its mirror was deleted (S3-111)
+	case it == nil && rec != nil && s.outlives(&rec.Record): // S3-111
 		s.task(&task{id: id, kind: kind, entry: ref}, rec.Record)
 	default:
 		s.end(id)

@@ -107,7 +107,7 @@ func (s *space) purge(ctx context.Context, ref sluice.EntryRef) error {
 // recheckSweeps, so that no record holds up the others.
 func (s *space) stays(ctx context.Context, ref sluice.EntryRef) (bool, error) {
 	s.mu.Lock()
-	rec := s.records[embeddingID(ref)]
+	rec, unknown := s.records[embeddingID(ref)], s.omitted.unknown > 0
 	known, seq := rec == nil || !rec.loose, uint64(0) // the entry came back
 	if !known && !rec.gone && ref.Source == sluice.SourceLocal {
 		seq = rec.Seq
@@ -116,14 +116,41 @@ func (s *space) stays(ctx context.Context, ref sluice.EntryRef) (bool, error) {
 	if known || seq == 0 {
 		return known, nil
 	}
-	item, err := s.content(ctx, ref, seq)
-	if errors.Is(err, errSkip) || err == nil && item.Change.Key() != ref.ID { // the log may be another one
+	found, err := s.logged(ctx, ref, seq)
+	if err == nil && !found && unknown { // the record in memory may not stand for all
+		if seq, err = s.lastSeq(ctx, ref); err == nil {
+			found, err = s.logged(ctx, ref, seq)
+		}
+	}
+	if err == nil && !found {
 		return false, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec.orphan = -recheckSweeps
 	return true, err
+}
+
+// logged reports whether the log has the event of an own entry at a sequence.
+func (s *space) logged(ctx context.Context, ref sluice.EntryRef, seq uint64) (bool, error) {
+	item, err := s.content(ctx, ref, seq)
+	if errors.Is(err, errSkip) {
+		return false, nil
+	}
+	return err == nil && item.Change.Key() == ref.ID, err // the log may be another one
+}
+
+// lastSeq returns the last sequence in the stored records of an own entry.
+func (s *space) lastSeq(ctx context.Context, ref sluice.EntryRef) (uint64, error) {
+	all, err := s.deps.Records.Comparisons(ctx, s.config.Namespace, ref.ID)
+	if err != nil {
+		return 0, err
+	}
+	is, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(ref))
+	for i := range all {
+		is.Seq = max(is.Seq, all[i].Seq)
+	}
+	return is.Seq, err
 }
 
 // purges returns the ids, or beginnings of ids, of an entry's records.
@@ -141,13 +168,13 @@ func purges(ref sluice.EntryRef) []string {
 func (s *space) orphans(after int) (refs []sluice.EntryRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, rec := range s.records {
+	for _, rec := range s.records {
 		if !rec.loose || s.outlives(&rec.Record) {
 			rec.orphan = 0
 			continue
 		}
 		if s.omitted.partial(rec.Entry.Subscription) && !rec.gone {
-			s.discard(id)
+			s.overlook(rec)
 			continue
 		}
 		rec.orphan++

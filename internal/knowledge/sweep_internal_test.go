@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// shelf is a log with some events, which counts the questions, and a store that only forgets.
+// shelf is a log with some events, which counts the questions, and a store with some records, which
+// it does not remove.
 type shelf struct {
 	Log
 	Records
@@ -20,6 +21,7 @@ type shelf struct {
 	broken map[uint64]bool
 	asked  int
 	purged []string
+	stored []Record
 }
 
 func (s *shelf) EventAt(_ context.Context, _ string, seq uint64) (sluice.Event, error) {
