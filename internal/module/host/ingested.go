@@ -83,7 +83,9 @@ func (p Ingested) store(ctx context.Context, w *model.Handling, events []sluice.
 	}
 	rest, unknown := p.others(ctx, w, events)
 	switch {
-	case unknown != nil || len(rest) == len(events):
+	case unknown != nil: // not the conflict, which is permanent: the events may be those of an earlier attempt
+		return unknown
+	case len(rest) == len(events):
 		return err
 	case len(rest) == 0:
 		return nil

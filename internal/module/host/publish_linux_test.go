@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,6 +39,23 @@ type site struct {
 	lost   error  // of the next answer of the log
 	fails  error  // of the next publish, which stores nothing
 	id     string // of the first event of the last publish
+	away   error  // of the next lookup by an ID
+}
+
+// lookups are those of a site.
+type lookups struct {
+	host.Log
+
+	site *site
+}
+
+// RecentByID returns an event by its ID, unless the log is away.
+func (l lookups) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	if err := l.site.away; err != nil {
+		l.site.away = nil
+		return sluice.Event{}, err
+	}
+	return l.Log.RecentByID(ctx, ns, id)
 }
 
 // data renders an event as its data.
@@ -93,7 +111,7 @@ func publishing(t *testing.T, members, script string) *site {
 	}
 	s.host = host.New(host.Options{
 		Dirs: []string{dirs}, Copies: filepath.Join(t.TempDir(), "modules"), Log: slog.New(slog.DiscardHandler), Render: data{},
-		Publish: host.Ingested{Ingest: in, Log: records.NewModuleLog(store.Log, store.Store), Now: time.Now},
+		Publish: host.Ingested{Ingest: in, Log: lookups{records.NewModuleLog(store.Log, store.Store), s}, Now: time.Now},
 	})
 	require.NoError(t, s.host.Open())
 	t.Cleanup(func() { s.host.Close(context.WithoutCancel(t.Context())) })
@@ -213,6 +231,25 @@ func TestPublish_RepeatPublishesOnce(t *testing.T) {
 	a = s.again(t, &ev, `{"path":"/invoices/other","type":"invoice.made"}`, second, `{"path":"/invoices/3","type":"invoice.made"}`)
 	require.Equal(t, sluice.Delivered, a.Outcome, a.Error)
 	require.Len(t, s.published(t), 3)
+}
+
+// An attempt that prints other data than one whose answer was lost is tried again while it is unknown which events are stored.
+func TestPublish_FailedLookupIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := printing(t, `[{"pattern":"/invoices/**"}]`, "")
+	at := func(second int) string {
+		return fmt.Sprintf(`{"path":"/invoices/1","type":"invoice.made","data":%d}`, second)
+	}
+	s.lost = sluice.Errorf(sluice.Unavailable, "the answer is lost")
+	ev, a := s.handles(t, at(1))
+	require.Equal(t, sluice.Failed, a.Outcome, a.Error)
+	s.away = sluice.Errorf(sluice.Unavailable, "NATS is away")
+	a = s.again(t, &ev, at(2))
+	require.Equal(t, []any{sluice.Failed, ""}, []any{a.Outcome, string(a.Dead)}, a.Error)
+	require.Contains(t, a.Error, "NATS is away")
+	a = s.again(t, &ev, at(3))
+	require.Equal(t, []any{sluice.Delivered, 1}, []any{a.Outcome, a.Published}, a.Error)
+	require.Len(t, s.published(t), 1)
 }
 
 // An event that is handled again when its namespace has forgotten the IDs publishes nothing twice either.
