@@ -20,7 +20,7 @@ type burial struct {
 	told                     sluice.Event
 }
 
-func (b *burial) Has(context.Context, string, sluice.Path, string, uint64) (bool, error) {
+func (b *burial) Has(context.Context, string, sluice.Path, uint64, func(*sluice.Event) bool) (bool, error) {
 	return false, nil
 }
 

@@ -24,10 +24,10 @@ func TestWatch_FiresWhenTheConditionBegins(t *testing.T) {
 			s.publish("on", "on", "off", "off", "on")
 		})
 		ids, outcomes := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "fired-watch-hot-7-3", "fired-watch-hot-7-7", "watch-hot-7-1", "watch-hot-7-3", "watch-hot-7-7"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", "fired-watch-hot-7-3", "fired-watch-hot-7-7", alarm(1), alarm(3), alarm(7)}, ids)
 		require.Equal(t, []string{"ok", "ok", "ok"}, outcomes)
-		ev := s.published["watch-hot-7-3"]
-		require.Equal(t, map[string]string{"causationid": "e3", "correlationid": "e3"}, ev.Extensions)
+		ev := s.published[alarm(3)]
+		require.Equal(t, map[string]string{"causationid": "e3", "correlationid": "e3", "authid": "user:ann", "authtype": "user"}, ev.Extensions)
 		require.Equal(t, uint64(7), s.record.Place, "it was stored at the end")
 		require.Empty(t, s.record.Firing)
 	})
@@ -49,7 +49,7 @@ func TestWatch_WaitsForUndecidedEvents(t *testing.T) {
 			})
 		})
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", alarm(1)}, ids)
 	})
 }
 
@@ -112,7 +112,7 @@ func TestAction_DecidedOneIsCompleted(t *testing.T) {
 		s := newSite()
 		s.publish("on", "off", "on", "on")
 		s.record, s.version = watch.Record{Revision: 7, Kept: watch.Kept{Place: 4}, Firing: []watch.Firing{{Seq: 1}, {Seq: 3}}}, 5
-		s.published["watch-hot-7-1"] = sluice.Event{}
+		s.published[alarm(1)] = sluice.Event{ID: alarm(1), Extensions: map[string]string{sluice.AuthID: "user:ann"}}
 		s.unknown = true
 		s.run(t, asIs, func() {
 			<-time.After(time.Minute)
@@ -122,9 +122,28 @@ func TestAction_DecidedOneIsCompleted(t *testing.T) {
 		})
 		require.Equal(t, 1, s.tries)
 		ids, outcomes := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "fired-watch-hot-7-3", "watch-hot-7-1", "watch-hot-7-3"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", "fired-watch-hot-7-3", alarm(1), alarm(3)}, ids)
 		require.Equal(t, []string{"ok", "ok"}, outcomes)
 	})
+}
+
+// An earlier build published events under ids that others can compute: only one of the creator is that of the firing.
+func TestAction_EarlierBuildsEventIsTheCreators(t *testing.T) {
+	t.Parallel()
+	const id = "watch-hot-7-1"
+	for by, tries := range map[string]int{"user:ann": 0, "user:eve": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite()
+			s.publish("on")
+			s.record, s.version = watch.Record{Revision: 7, Kept: watch.Kept{Place: 1}, Firing: []watch.Firing{{Seq: 1}}}, 5
+			s.published[id] = sluice.Event{ID: id, Extensions: map[string]string{sluice.AuthID: by}}
+			s.run(t, asIs, func() { <-time.After(time.Minute) })
+			require.Equal(t, tries, s.tries, by)
+			event := []string{id, alarm(1)}[tries]
+			require.Contains(t, s.published, event)
+			require.Contains(t, string(s.published["fired-watch-hot-7-1"].Data), `"event_id":"`+event+`"`)
+		})
+	}
 }
 
 // A replica that finds another one's state of the watch continues from it.
@@ -140,7 +159,7 @@ func TestWatch_SecondReplicaContinuesFromTheStore(t *testing.T) {
 			<-time.After(time.Minute)
 		})
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-5", "watch-hot-7-5"}, ids, "the first two were the other's")
+		require.Equal(t, []string{"fired-watch-hot-7-5", alarm(5)}, ids, "the first two were the other's")
 	})
 }
 
@@ -192,7 +211,7 @@ func TestDuration_LateArrivalStillEndsTheCondition(t *testing.T) {
 			<-time.After(2 * time.Minute)
 		})
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-3", "watch-hot-7-3"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-3", alarm(3)}, ids)
 	})
 }
 

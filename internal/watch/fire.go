@@ -36,7 +36,10 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 // dispatch performs an action and announces the firing. It retries until the outcome is known, or
 // ctx ends.
 func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) error {
-	return r.insist(ctx, &f.tried, f.Seq, func() error {
+	return r.insist(ctx, &f.tried, f.Seq, func() (err error) {
+		if f.id, err = eventID(r.ports.Log, r.watch, f.Seq); err != nil {
+			return err
+		}
 		outcome, err := r.try(ctx, f, ev)
 		if err != nil || outcome == "" {
 			return err
@@ -67,6 +70,37 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 	}
 }
 
+// nameOf returns the name of the firing for the reading with a sequence, which is part of the IDs of
+// its event and of system events.
+//
+//	watch-hot-7-12
+func nameOf(w *sluice.Watch, seq uint64) string {
+	return fmt.Sprintf("watch-%s-%d-%d", w.ID, w.Revision, seq)
+}
+
+// eventID returns the ID of the event of a firing. It is the same for each attempt and on each
+// replica. Other publishers cannot compute it, and so cannot take it before. Code Unavailable.
+//
+//	watch-hot-7-12-9f86d081884c7d659a2feaa0c55ad015
+func eventID(log Log, w *sluice.Watch, seq uint64) (string, error) {
+	name := nameOf(w, seq)
+	secret, err := log.Secret(w.Namespace + " " + name)
+	if err != nil {
+		return "", err
+	}
+	return name + "-" + secret[:32], nil
+}
+
+// is reports whether an event of the log is that of the firing, and takes its ID then: an earlier
+// build used the name of the firing.
+func (f *Firing) is(w *sluice.Watch, ev *sluice.Event) bool {
+	if ev.ID != f.id && ev.ID != nameOf(w, f.Seq) || ev.Extensions[sluice.AuthID] != string(w.CreatedBy) {
+		return false
+	}
+	f.id = ev.ID
+	return true
+}
+
 // errNotOurs says that another replica runs the watch.
 var errNotOurs = sluice.Errorf(sluice.Unavailable, "another replica runs the watch")
 
@@ -80,7 +114,7 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	ctx, leave := r.under.Enter(ctx, w)
 	defer leave()
 	if f.unsure {
-		done, err := r.ports.Log.Has(ctx, w.Namespace, w.Action.Path, w.FiringID(f.Seq), f.Seq)
+		done, err := r.ports.Log.Has(ctx, w.Namespace, w.Action.Path, f.Seq, func(ev *sluice.Event) bool { return f.is(w, ev) })
 		if done || err != nil {
 			return sluice.OutcomeOK, err
 		}
@@ -130,7 +164,7 @@ func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*
 // reading, or the reading's id if there is none.
 func (r *runner) event(f *Firing, of *sluice.Event) sluice.Event {
 	w := r.watch
-	ev := w.Action.Event(w.Namespace, w.FiringID(f.Seq))
+	ev := w.Action.Event(w.Namespace, f.id)
 	ev.Time = time.Now().UTC()
 	if ev.Source == "" {
 		ev.Source = "/watches/" + w.ID
@@ -174,8 +208,8 @@ type (
 // fired announces a firing (S2-43), once, after the action's event was published.
 func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 	w := r.watch
-	ev, err := announcement(w, sluice.TypeWatchFired, "fired-"+w.FiringID(f.Seq), firedData{
-		Creator: w.CreatedBy, WatchID: w.ID, FiredAtMs: time.Now().UnixMilli(), DispatchOutcome: outcome, Seq: f.Seq, EventID: w.FiringID(f.Seq),
+	ev, err := announcement(w, sluice.TypeWatchFired, "fired-"+nameOf(w, f.Seq), firedData{
+		Creator: w.CreatedBy, WatchID: w.ID, FiredAtMs: time.Now().UnixMilli(), DispatchOutcome: outcome, Seq: f.Seq, EventID: f.id,
 	})
 	if err != nil {
 		return err
@@ -186,10 +220,10 @@ func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 // heldBack returns the announcement of suppressed firings or throttled readings (S2-44, S2-46). Its
 // id depends only on the first reading that it counts, and on the reason.
 func heldBack(w *sluice.Watch, v Verdict, now time.Time) (Said, error) {
-	said := Said{ID: "throttled-" + w.FiringID(v.Seq), Kind: sluice.TypeWatchThrottled, At: now.UTC(), Seq: v.Seq}
+	said := Said{ID: "throttled-" + nameOf(w, v.Seq), Kind: sluice.TypeWatchThrottled, At: now.UTC(), Seq: v.Seq}
 	var data any = throttledData{Creator: w.CreatedBy, WatchID: w.ID, Dropped: v.Count}
 	if v.Kind == Missed {
-		said.Kind, said.ID = sluice.TypeWatchMissed, "missed-"+w.FiringID(v.Seq)+"-"+string(v.Reason)
+		said.Kind, said.ID = sluice.TypeWatchMissed, "missed-"+nameOf(w, v.Seq)+"-"+string(v.Reason)
 		data = missedData{Creator: w.CreatedBy, WatchID: w.ID, SuppressedAtMs: v.At.UnixMilli(), Reason: v.Reason, Count: v.Count, Seq: v.Seq}
 	}
 	var err error
@@ -233,7 +267,7 @@ func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t 
 // log behind the sequence after.
 func announce(ctx context.Context, log Log, ev sluice.Event, after uint64, t tried) error {
 	if t.unsure {
-		told, err := log.Has(ctx, ev.Namespace, ev.Path, ev.ID, after)
+		told, err := log.Has(ctx, ev.Namespace, ev.Path, after, func(is *sluice.Event) bool { return is.ID == ev.ID })
 		if told || err != nil {
 			return err
 		}

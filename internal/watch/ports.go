@@ -56,10 +56,13 @@ type Log interface {
 	// EventAt returns the event with a sequence. Codes NotFound, WindowExceeded, InvalidRequest if
 	// there is none (any more).
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
-	// Has reports whether an event with the ID is on a path after the sequence after.
-	Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error)
+	// Has reports whether an event that is wanted is on a path after the sequence after.
+	Has(ctx context.Context, namespace string, path sluice.Path, after uint64, wanted func(*sluice.Event) bool) (bool, error)
 	// Announce stores a system event.
 	Announce(ctx context.Context, ev sluice.Event) error
+	// Secret returns a text of 64 hexadecimal digits that only the servers of this log can derive
+	// from a name, always the same one. Code Unavailable.
+	Secret(name string) (string, error)
 }
 
 // Gate decides which events the creators of watches may read, and signals changes. Implementations
@@ -176,6 +179,8 @@ type Record struct {
 type Firing struct {
 	Seq uint64    `json:"seq"` // of the reading
 	At  time.Time `json:"at"`
+
+	id string // of the event, known as soon as the firing is executed
 
 	tried
 }

@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -160,14 +161,28 @@ func (s *site) EventAt(_ context.Context, _ string, seq uint64) (sluice.Event, e
 	return s.events[seq-1], nil
 }
 
-func (s *site) Has(_ context.Context, _ string, _ sluice.Path, id string, _ uint64) (bool, error) {
+func (s *site) Has(_ context.Context, _ string, _ sluice.Path, _ uint64, wanted func(*sluice.Event) bool) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unknown {
 		return false, sluice.Errorf(sluice.Unavailable, "unknown")
 	}
-	_, ok := s.published[id]
-	return ok, nil
+	for _, ev := range s.published {
+		if wanted(&ev) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (s *site) Secret(name string) (string, error) {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(name))), nil
+}
+
+// alarm returns the id of what the watch publishes because of a reading.
+func alarm(seq int) string {
+	name := fmt.Sprint("watch-hot-7-", seq)
+	return fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte("acme "+name)))[:len(name)+33]
 }
 
 func (s *site) Announce(_ context.Context, ev sluice.Event) error {
@@ -191,7 +206,7 @@ func (s *site) Applied() (uint64, <-chan struct{}) {
 	return 0, s.changed
 }
 
-func (s *site) Perform(ctx context.Context, _ sluice.Creator, ev sluice.Event) error {
+func (s *site) Perform(ctx context.Context, by sluice.Creator, ev sluice.Event) error {
 	if s.underWay != nil {
 		s.underWay(ctx)
 	}
@@ -201,6 +216,7 @@ func (s *site) Perform(ctx context.Context, _ sluice.Creator, ev sluice.Event) e
 	if err := s.perform(s.tries); err != nil {
 		return err
 	}
+	ev.ProducedBy(by.CreatedBy, "user")
 	s.published[ev.ID] = ev
 	return nil
 }

@@ -24,11 +24,11 @@ func TestCooldown_EarlierHeldEventsAreReported(t *testing.T) { // S2-44
 			{ID: "missed-watch-hot-7-1-cooldown", Kind: sluice.TypeWatchMissed, Data: json.RawMessage(`{"count":1}`)},
 			{ID: "throttled-watch-hot-7-3", Kind: sluice.TypeWatchThrottled, Seq: 3, Data: json.RawMessage(`{"dropped":4}`)},
 		}}, 5
-		s.published["missed-watch-hot-7-1-cooldown"] = sluice.Event{ID: "it is there"}
+		s.published["missed-watch-hot-7-1-cooldown"] = sluice.Event{ID: "missed-watch-hot-7-1-cooldown", Source: "it is there"}
 		s.run(t, asIs, func() { <-time.After(time.Minute) })
 		ids, _ := s.said()
 		require.Equal(t, []string{"missed-watch-hot-7-1-cooldown", "throttled-watch-hot-7-3"}, ids)
-		require.Equal(t, "it is there", s.published[ids[0]].ID)
+		require.Equal(t, "it is there", s.published[ids[0]].Source)
 		require.JSONEq(t, `{"dropped":4}`, string(s.published[ids[1]].Data))
 		require.Equal(t, sluice.WatchPath("hot"), s.published[ids[1]].Path)
 		require.Empty(t, s.record.Untold)
@@ -45,13 +45,13 @@ func TestReport_WaitsForTheLog(t *testing.T) { // S2-44
 			s.publish("on", "on", "on")
 			<-time.After(time.Minute)
 			ids, _ := s.said()
-			require.Equal(t, []string{"watch-hot-7-1"}, ids)
+			require.Equal(t, []string{alarm(1)}, ids)
 			require.Equal(t, "missed-watch-hot-7-2-cooldown", s.record.Untold[0].ID, "it is kept")
 			s.locked(func() { s.shut = nil })
 			<-time.After(time.Minute)
 		})
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "missed-watch-hot-7-2-cooldown", "watch-hot-7-1"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", "missed-watch-hot-7-2-cooldown", alarm(1)}, ids)
 	})
 }
 
@@ -107,7 +107,7 @@ func TestWatch_DeletedOneDoesNothing(t *testing.T) {
 		})
 		require.Equal(t, []string{"hot"}, s.deleted, "its counters are removed")
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", alarm(1)}, ids)
 	})
 }
 

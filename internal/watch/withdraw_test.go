@@ -26,7 +26,7 @@ func TestWithdraw_CutsOffActionsInFlight(t *testing.T) { // C43, S2-42
 		want   []string
 	}{
 		"before it was stored": {false, []string{"missed-watch-hot-7-1-not_readable"}},
-		"as it was stored":     {true, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}},
+		"as it was stored":     {true, []string{"fired-watch-hot-7-1", alarm(1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,7 @@ func TestWithdraw_CutsOffActionsInFlight(t *testing.T) { // C43, S2-42
 					close(ending)
 					require.NoError(t, <-withdrawn)
 					s.locked(func() {
-						_, stored := s.published["watch-hot-7-1"]
+						_, stored := s.published[alarm(1)]
 						require.Equal(t, tt.stored, stored)
 					})
 					<-time.After(time.Minute)
@@ -79,7 +79,7 @@ func TestWithdraw_DropsDecidedActions(t *testing.T) { // C43, S2-42
 		s.publish("on", "off", "on")
 		s.run(t, asIs, func() { <-time.After(time.Minute) })
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "missed-watch-hot-7-3-not_readable", "watch-hot-7-1"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", "missed-watch-hot-7-3-not_readable", alarm(1)}, ids)
 		require.Equal(t, 1, tried)
 	})
 }
@@ -93,7 +93,7 @@ func TestWithdraw_WithNothingInFlight(t *testing.T) {
 			s.underWay = func(ctx context.Context) { require.False(t, inflight.WasCut(ctx)) }
 			s.publish("on")
 		})
-		require.Contains(t, s.published, "watch-hot-7-1")
+		require.Contains(t, s.published, alarm(1))
 	})
 }
 
@@ -113,6 +113,6 @@ func TestWatch_FiresNothingWithoutItsLease(t *testing.T) {
 			<-time.After(time.Minute)
 		})
 		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
+		require.Equal(t, []string{"fired-watch-hot-7-1", alarm(1)}, ids)
 	})
 }

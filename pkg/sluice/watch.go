@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"cmp"
-	"strconv"
 	"time"
 )
 
@@ -115,11 +114,6 @@ func (w *Watch) Chooses() Filter {
 
 // Condition returns the part of the filter that is the condition.
 func (w *Watch) Condition() Filter { return Filter{Labels: w.Filter.Labels, CEL: w.Filter.CEL} }
-
-// FiringID returns the ID of the event that the watch publishes for the reading with a sequence.
-func (w *Watch) FiringID(seq uint64) string {
-	return "watch-" + w.ID + "-" + strconv.FormatUint(w.Revision, 10) + "-" + strconv.FormatUint(seq, 10)
-}
 
 // Types of the system events about watches.
 const (

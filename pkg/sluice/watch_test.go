@@ -52,11 +52,10 @@ func TestWatch_IsChecked(t *testing.T) {
 
 func TestFilter_IsAChoiceAndACondition(t *testing.T) {
 	t.Parallel()
-	w := sluice.Watch{ID: "a", Revision: 7, Filter: sluice.Filter{
+	w := sluice.Watch{ID: "a", Filter: sluice.Filter{
 		Types: []string{"t"}, Sources: []string{"s"}, Subjects: []string{"u"}, Labels: map[string][]string{"l": {"v"}}, CEL: "true",
 	}}
 	require.Equal(t, sluice.Filter{Types: []string{"t"}, Sources: []string{"s"}, Subjects: []string{"u"}}, w.Chooses())
 	require.Equal(t, sluice.Filter{Labels: map[string][]string{"l": {"v"}}, CEL: "true"}, w.Condition())
-	require.Equal(t, "watch-a-7-12", w.FiringID(12))
 	require.Equal(t, sluice.Path("/_sys/watches/a"), sluice.WatchPath("a"))
 }

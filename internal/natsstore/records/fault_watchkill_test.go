@@ -119,11 +119,20 @@ func (s *watchSite) read(path sluice.Path, values ...int) (ids []string) {
 		}})
 		require.NoError(s.t, err)
 		if v > 30 && was <= 30 {
-			ids = append(ids, s.watch.FiringID(stored[0].Seq))
+			ids = append(ids, s.alarm(stored[0].Seq))
 		}
 		was = v
 	}
 	return ids
+}
+
+// alarm returns the id of what the watch publishes because of a reading.
+func (s *watchSite) alarm(seq uint64) string {
+	s.t.Helper()
+	name := fmt.Sprintf("watch-%s-%d-%d", s.watch.ID, s.watch.Revision, seq)
+	secret, err := s.store.Log.Secret(s.ns + " " + name)
+	require.NoError(s.t, err)
+	return name + "-" + secret[:32]
 }
 
 // on returns the events on a path, in their order.

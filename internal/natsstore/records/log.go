@@ -58,14 +58,12 @@ func (l WatchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 	return l.Log.Event(ctx, namespace, seq)
 }
 
-// Has reports whether an event with the ID is on a path after a position, as has does.
-func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
-	return l.has(ctx, namespace, path, after, func(ev *sluice.Event) bool { return ev.ID == id })
-}
+// Secret returns a text that only the servers of this log can derive from a name.
+func (l WatchLog) Secret(name string) (string, error) { return l.Log.Secret(name) }
 
-// has reports whether an event that is wanted is on a path after a position. It reads the events of
+// Has reports whether an event that is wanted is on a path after a position. It reads the events of
 // the path after that position, until it finds one.
-func (l WatchLog) has(ctx context.Context, namespace string, path sluice.Path, after uint64, wanted func(*sluice.Event) bool) (bool, error) {
+func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, after uint64, wanted func(*sluice.Event) bool) (bool, error) {
 	first, _, err := l.Log.Bounds(ctx, namespace)
 	if err != nil {
 		return false, err

@@ -49,5 +49,5 @@ func NewModuleLog(log *eventlog.Log, store *natsstore.Store) ModuleLog {
 
 // Has reports whether an event that is wanted is on a path after a sequence.
 func (l ModuleLog) Has(ctx context.Context, namespace string, path sluice.Path, after uint64, wanted func(*sluice.Event) bool) (bool, error) {
-	return l.watch.has(ctx, namespace, path, after, wanted)
+	return l.watch.Has(ctx, namespace, path, after, wanted)
 }

@@ -58,6 +58,29 @@ func TestWatch_TwoOwnersFireOnce(t *testing.T) {
 	require.Empty(t, site.judge(want))
 }
 
+// A publisher on the path of the action that takes all ids that it can compute has no alarm dropped.
+func TestWatch_TakenIDsSuppressNoAlarm(t *testing.T) {
+	t.Parallel()
+	store := storeOn(t, natstest.Listening(t))
+	site := openWatchSite(t, store, sluice.Namespace{Name: "acme"})
+	var taken []sluice.Event
+	for n := range 100 {
+		taken = append(taken, sluice.Event{
+			ID: fmt.Sprintf("watch-hot-%d-%d", site.watch.Revision, 50+n), Namespace: "acme", Path: "/alarms/hot", Type: "alarm", Source: "/watches/hot",
+			Extensions: map[string]string{sluice.AuthID: "user:eve"},
+		})
+	}
+	_, err := store.Log.Publish(t.Context(), "acme", taken)
+	require.NoError(t, err)
+	want := site.read("/sensors/1", 40)
+	node := watchNodeOn(t, store, "acme", watch.Options{})
+	defer node.stop()
+	site.settled(1)
+	told, outcomes := site.fired()
+	require.Equal(t, []any{want, []string{sluice.OutcomeOK}}, []any{told, outcomes})
+	require.Equal(t, want, idsOn(site.on("/alarms/hot")[len(taken):]))
+}
+
 // What left the log before a watch came to it is told of, and the watch goes on.
 func TestWatch_OvertakenByRetentionContinues(t *testing.T) { // S2-44
 	t.Parallel()
@@ -123,7 +146,7 @@ func TestWatch_CatchesUpAfterDowntime(t *testing.T) {
 		require.NoError(t, err)
 		for _, one := range stored {
 			if (one.Seq-1)%100 == 0 {
-				want = append(want, site.watch.FiringID(one.Seq))
+				want = append(want, site.alarm(one.Seq))
 			}
 		}
 	}
