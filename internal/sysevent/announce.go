@@ -242,7 +242,7 @@ func (a *Announcer) publishQueued(ctx context.Context, n announcement) {
 func (a *Announcer) publish(ctx context.Context, n announcement) {
 	ev, err := n.event()
 	if err == nil {
-		_, err = a.publisher.Publish(ctx, n.namespace, []sluice.Event{ev})
+		err = a.publishRenamed(ctx, n.namespace, []sluice.Event{ev})
 	}
 	if err == nil || n.stored && passing(err) && a.keep(n) {
 		return

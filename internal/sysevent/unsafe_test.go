@@ -2,6 +2,7 @@ package sysevent_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,35 @@ func TestUnsafeProducer_AnnouncementMatchesItsMark(t *testing.T) {
 		ev := l.events[0]
 		require.Equal(t, []any{"acme", sluice.Path("/_sys/producers"), "producer_unsafe", "/sluice"}, []any{ev.Namespace, ev.Path, ev.Type, ev.Source})
 		require.JSONEq(t, `{"producer":"user:ann","since":"2026-11-21T00:00:00Z","count":61,"event":{"id":"e","type":"t","path":"/a"},"hops":2}`, string(ev.Data))
+	})
+}
+
+// takenLog is a log in which another publisher has taken an id.
+type takenLog struct {
+	log
+
+	id string
+}
+
+func (l *takenLog) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
+	if events[0].ID == l.id {
+		return nil, sluice.Errorf(sluice.Conflict, "the id is taken")
+	}
+	return l.log.Publish(ctx, namespace, events)
+}
+
+// A publisher that takes the id of an announcement, which it can compute, does not keep it from being published.
+func TestAnnouncement_TakenIDIsReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		since := time.Now()
+		l := &takenLog{id: fmt.Sprintf("failing-s-%d-50", since.Unix())}
+		a := sysevent.New(l, sysevent.Options{Dropped: func(kind string) { t.Errorf("%s is dropped", kind) }})
+		defer run(t, a)()
+		a.Failing(aSubscription("s"), 50, since)
+		synctest.Wait()
+		require.Len(t, l.published(), 1)
+		require.Contains(t, l.events[0].ID, l.id+"-")
 	})
 }
 
