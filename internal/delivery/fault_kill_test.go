@@ -241,7 +241,7 @@ func (k *killer) try(at point) (c cut) {
 	next := &process{store: k.store, deliveries: k.store.Deliveries}
 	began := time.Now()
 	w.run(k.t, next)
-	if !within(15*time.Second, func() bool { return k.settled(w) }) {
+	if !within(time.Minute, func() bool { return k.settled(w) }) {
 		c.wrong = fmt.Sprintf("not settled after %+v: %d of %d delivered", at, w.endpoint.delivered(), w.total)
 	}
 	c.resumed = time.Since(began)

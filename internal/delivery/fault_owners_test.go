@@ -127,8 +127,8 @@ func testDeletedLane(t *testing.T, anew uint64) { // the sequence at which it is
 		require.NoError(t, err)
 		return status
 	}
-	require.True(t, within(30*time.Second, func() bool { return status().AckFloor == max(2, anew) }))
+	require.True(t, within(2*time.Minute, func() bool { return status().AckFloor == max(2, anew) }))
 	close(goOn)
-	require.True(t, within(30*time.Second, func() bool { return w.endpoint.delivered() == w.total }), "%d of %d", w.endpoint.delivered(), w.total)
-	require.True(t, within(30*time.Second, func() bool { return status().Parked == 0 }))
+	require.True(t, within(2*time.Minute, func() bool { return w.endpoint.delivered() == w.total }), "%d of %d", w.endpoint.delivered(), w.total)
+	require.True(t, within(2*time.Minute, func() bool { return status().Parked == 0 }))
 }

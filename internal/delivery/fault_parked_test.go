@@ -46,7 +46,7 @@ func TestPark_ManyLanesSurviveARestart(t *testing.T) { // S4-17, S4-22, C01
 	}
 	w.total = 2 * lanes
 	proc := w.start(t)
-	require.True(t, within(30*time.Second, func() bool { return parked(t, w) == lanes && inFlight(t, w) == 0 }), "all lanes are parked")
+	require.True(t, within(2*time.Minute, func() bool { return parked(t, w) == lanes && inFlight(t, w) == 0 }), "all lanes are parked")
 	require.Zero(t, w.endpoint.delivered(), "what came later waits behind")
 	watch := faulttest.Begin(t, "parked-restart")
 	if faulttest.Long() {

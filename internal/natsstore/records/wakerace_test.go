@@ -209,7 +209,7 @@ func TestStream_EndIsNoticedByAFreshProcess(t *testing.T) { // S1-122
 	require.NoError(t, err)
 	_, err = s.append("/a/1")
 	require.NoError(t, err)
-	require.True(t, soon(15*time.Second, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
+	require.True(t, soon(2*time.Minute, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
 	first.stop()
 	require.NoError(t, s.streams.Engine.Delete(t.Context(), durable.Key{Namespace: "n", Path: "/a/1"}))
 	tell := make(chan struct{})
@@ -243,7 +243,7 @@ func TestSubscription_LeftoversOfAnEarlierOneDelayNothing(t *testing.T) { // S1-
 	node, err := s.node(store, true, nil)
 	require.NoError(t, err)
 	defer node.stop()
-	require.True(t, soon(15*time.Second, func() bool { return node.idle() == 2 }), "what was there has its consumers, and is not woken")
+	require.True(t, soon(2*time.Minute, func() bool { return node.idle() == 2 }), "what was there has its consumers, and is not woken")
 	for _, path := range []sluice.Path{"/a/waking", "/a/live", "/a/idle"} {
 		_, err := s.append(path)
 		require.NoError(t, err)
@@ -277,12 +277,12 @@ func TestConsumer_NewOneHearsOnlyOfNewEvents(t *testing.T) {
 	defer node.stop()
 	<-listed
 	appendMany(t, s, streams)
-	require.True(t, soon(15*time.Second, func() bool { // all that the subscription's window lets come has been told of
+	require.True(t, soon(2*time.Minute, func() bool { // all that the subscription's window lets come has been told of
 		status, err := store.Deliveries.Status(t.Context(), s.sub)
 		return err == nil && status.InFlight > 0
 	}))
 	close(proceed)
-	require.True(t, soon(30*time.Second, func() bool {
+	require.True(t, soon(2*time.Minute, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(offsets) == streams

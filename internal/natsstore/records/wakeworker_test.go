@@ -242,7 +242,7 @@ func (w *wakeWorker) play() bool {
 	for i, step := range steps {
 		w.enter(step.phase)
 		step.act()
-		if !soon(15*time.Second, func() bool { return w.settled(step.path, step.state) }) {
+		if !soon(time.Minute, func() bool { return w.settled(step.path, step.state) }) {
 			w.blame("step %d does not come to rest: %+v", i, w.site.record(step.path))
 			return false
 		}
