@@ -3,6 +3,7 @@ package subscription
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -146,8 +147,8 @@ func (a act) announces(before, after *sluice.Subscription) string {
 }
 
 // change applies an act to the stored subscription, again after each concurrent change, and returns
-// the stored result. If apply reports no change, it writes nothing. Code Unavailable if the ledger
-// is not writable.
+// the stored result. If apply reports no change, it writes nothing. If apply reports one and leaves
+// the subscription as it is, there is no event. Code Unavailable if the ledger is not writable.
 func (r *Registry) change(ctx context.Context, id string, a act, apply func(*sluice.Subscription) (bool, error)) (*sluice.Subscription, error) {
 	var intent *ledger.Intent
 	for {
@@ -166,11 +167,15 @@ func (r *Registry) change(ctx context.Context, id string, a act, apply func(*slu
 			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "concurrent change with the same result"))
 			return sub, nil
 		}
+		try := a
+		if reflect.DeepEqual(&before, sub) {
+			try.event = ""
+		}
 		sub.UpdatedAt = r.needs.Now().UTC()
 		if intent, err = r.intend(ctx, a, intent, &before, sub); err != nil {
 			return nil, err
 		}
-		err = r.enact(ctx, a, &before, sub)
+		err = r.enact(ctx, try, &before, sub)
 		if sluice.CodeOf(err) == sluice.Conflict {
 			continue
 		}

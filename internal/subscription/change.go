@@ -55,12 +55,7 @@ func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscript
 // the subscription is not active or is missing. Only the server itself disables subscriptions, so
 // Disable succeeds even without the ledger.
 func (r *Registry) Disable(ctx context.Context, id, reason string) error {
-	return r.stop(ctx, id, sluice.Disabled, reason, func(*sluice.Subscription) bool { return true })
-}
-
-// Suspend is Disable for a subscription that uses too much of the server.
-func (r *Registry) Suspend(ctx context.Context, id, reason string) error {
-	return r.stop(ctx, id, sluice.Suspended, reason, func(*sluice.Subscription) bool { return true })
+	return r.stop(ctx, id, sluice.Disabled, reason, func(*sluice.Subscription) (bool, error) { return true, nil })
 }
 
 func (r *Registry) cancel(sub *sluice.Subscription, reason string) {

@@ -37,14 +37,15 @@ func (r *Registry) Revoke(ctx context.Context, of *sluice.Subscription) (revoked
 // DisableFailing is Disable for a subscription whose attempts have failed for too long. It does
 // nothing if the subscription has another endpoint or reads from another position by now.
 func (r *Registry) DisableFailing(ctx context.Context, of *sluice.Subscription, reason string) error {
-	return r.stop(ctx, of.ID, sluice.Disabled, reason, func(sub *sluice.Subscription) bool { return reaches(sub, of) })
+	return r.stop(ctx, of.ID, sluice.Disabled, reason, func(sub *sluice.Subscription) (bool, error) { return reaches(sub, of), nil })
 }
 
-// SuspendCostly is Suspend for a subscription whose filter costs too much. It does nothing if the
-// subscription was changed since.
+// SuspendCostly suspends a subscription whose filter costs too much. It does nothing if the
+// subscription is not active, is missing or was changed since. Like Disable, it succeeds even without
+// the ledger.
 func (r *Registry) SuspendCostly(ctx context.Context, of *sluice.Subscription, reason string) error {
-	return r.stop(ctx, of.ID, sluice.Suspended, reason, func(sub *sluice.Subscription) bool {
-		return sub.Began().Equal(of.Began()) && sub.UpdatedAt.Equal(of.UpdatedAt)
+	return r.stop(ctx, of.ID, sluice.Suspended, reason, func(sub *sluice.Subscription) (bool, error) {
+		return sub.Began().Equal(of.Began()) && sub.UpdatedAt.Equal(of.UpdatedAt), nil
 	})
 }
 
@@ -74,14 +75,17 @@ func (r *Registry) end(ctx context.Context, id, reason string, concerns func(*sl
 }
 
 // stop disables or suspends an active subscription, if concerns returns true for its record.
-func (r *Registry) stop(ctx context.Context, id string, state sluice.State, reason string, concerns func(*sluice.Subscription) bool) error {
+func (r *Registry) stop(ctx context.Context, id string, state sluice.State, reason string, concerns func(*sluice.Subscription) (bool, error)) error {
 	action := sluice.ActionSubscriptionDisable
 	if state == sluice.Suspended {
 		action = sluice.ActionSubscriptionSuspend
 	}
 	_, err := r.change(ctx, id, system(action), func(sub *sluice.Subscription) (bool, error) {
-		if sub.State != sluice.Active || !concerns(sub) {
+		if sub.State != sluice.Active {
 			return false, nil
+		}
+		if ok, err := concerns(sub); err != nil || !ok {
+			return false, err
 		}
 		sub.State, sub.Enabled, sub.Reason = state, false, reason
 		return true, nil

@@ -3,17 +3,25 @@ package subscription
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// The methods of handlers call first, a look at the record of the module, and return its error. They
+// call it after each read of the subscription, and write only if the subscription is as it was read.
+// PutHandler writes it even if nothing changes. So an act whose look is older than a record changes
+// nothing after a PutHandler of that record.
+
 // PutHandler creates the subscription of a module's handler. If it exists, PutHandler changes it to
 // the request and resumes it at its position. It deletes and creates it again if it is cancelled,
 // or if the namespace or the ordering changes. Codes as for Put; SubscriptionDiffers if the ID
-// belongs to a subscription that is not the module's; Conflict if it is cancelled meanwhile.
-func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
+// belongs to a subscription that is not the module's; Conflict if it is cancelled meanwhile;
+// those of first.
+func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by string, first func() error) (*sluice.Subscription, error) {
 	existing, err := r.load(ctx, id)
+	if err := first(); err != nil {
+		return nil, err
+	}
 	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
 		created, _, err := r.Put(ctx, id, req, by)
 		return created, err
@@ -37,19 +45,47 @@ func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by s
 	}
 	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
 	after, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
-		before := *sub
+		if err := first(); err != nil {
+			return false, err
+		}
 		if err := r.follow(ctx, sub, want.Pattern); err != nil {
 			return false, err
 		}
 		sub.Filter, sub.Endpoint, sub.Policy = want.Filter, want.Endpoint, want.Policy
 		sub.CreatedBy, sub.Grant = want.CreatedBy, want.Grant
 		sub.State, sub.Enabled, sub.Reason = sluice.Active, true, ""
-		return !reflect.DeepEqual(&before, sub), nil
+		return true, nil
 	})
 	if err == nil {
 		r.awaitApplied(ctx, after)
 	}
 	return after, err
+}
+
+// PauseHandler is Pause for the subscription of a module's handler. It does nothing if the
+// subscription is not active or is missing. Codes Unavailable if the ledger is not writable; those of
+// first.
+func (r *Registry) PauseHandler(ctx context.Context, id, by string, first func() error) error {
+	sub, err := r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, func(sub *sluice.Subscription) (bool, error) {
+		if sub.State != sluice.Active {
+			return false, nil
+		}
+		if err := first(); err != nil {
+			return false, err
+		}
+		return pause(sub)
+	})
+	if err == nil {
+		r.awaitApplied(ctx, sub)
+	}
+	return unlessMissing(err)
+}
+
+// SuspendHandler suspends the subscription of a module's handler. It does nothing if the subscription
+// is not active or is missing. Like Disable, it succeeds even without the ledger. Codes: those of
+// first.
+func (r *Registry) SuspendHandler(ctx context.Context, id, reason string, first func() error) error {
+	return r.stop(ctx, id, sluice.Suspended, reason, func(*sluice.Subscription) (bool, error) { return true, first() })
 }
 
 // follow changes the pattern of a subscription, which continues at the first event that it may not

@@ -19,18 +19,21 @@ func handler(t *testing.T, pattern sluice.Pattern) *subscription.Request {
 	return req
 }
 
+// always is the look at the record of a module that does not change.
+func always() error { return nil }
+
 // Another pattern begins at the first event that is not settled: it may be in the log, or in a lane that waits for a retry.
 func TestPutHandler_PatternKeepsThePlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	put := func(pattern sluice.Pattern) (*sluice.Subscription, error) {
-		return b.PutHandler(t.Context(), "m-h", handler(t, pattern), "root")
+		return b.PutHandler(t.Context(), "m-h", handler(t, pattern), "root", always)
 	}
 	before, err := put("/a/**")
 	require.NoError(t, err)
 	_, err = b.store.Log.Publish(t.Context(), "default", []sluice.Event{{ID: "1", Path: "/b", Type: "t"}, {ID: "2", Path: "/a/1", Type: "t"}, {ID: "3", Path: "/a", Type: "t"}})
 	require.NoError(t, err)
-	require.NoError(t, b.Suspend(t.Context(), "m-h", "its files have changed"))
+	require.NoError(t, b.SuspendHandler(t.Context(), "m-h", "its files have changed", always))
 
 	b.consumers.fail = []error{errors.New("no answer")}
 	_, err = put("/a/*")
@@ -66,18 +69,74 @@ func TestPutHandler_PatternKeepsThePlace(t *testing.T) {
 func TestPutHandler_EndedOneBeginsAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	before, err := b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root")
+	before, err := b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root", always)
 	require.NoError(t, err)
 	_, err = b.store.Log.Publish(t.Context(), "default", []sluice.Event{{ID: "1", Path: "/a", Type: "t"}})
 	require.NoError(t, err)
 	_, err = b.Cancel(t.Context(), before, func() error { return nil })
 	require.NoError(t, err)
-	after, err := b.PutHandler(t.Context(), "m-h", handler(t, "/b/**"), "root")
+	after, err := b.PutHandler(t.Context(), "m-h", handler(t, "/b/**"), "root", always)
 	require.NoError(t, err)
 	require.True(t, after.CreatedAt.After(before.CreatedAt))
 	require.Equal(t, uint64(2), after.From.Seq)
 	other := handler(t, "/b/**")
 	other.Module = "other"
-	_, err = b.PutHandler(t.Context(), "m-h", other, "root")
+	_, err = b.PutHandler(t.Context(), "m-h", other, "root", always)
 	requireCode(t, sluice.SubscriptionDiffers, err)
+}
+
+// An act whose look at the record of the module is outdated changes nothing after an approval, even if that changed nothing.
+func TestHandler_OutdatedLookChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	before, err := b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root", always)
+	require.NoError(t, err)
+	outdated := sluice.Errorf(sluice.Conflict, "it was approved meanwhile")
+	for name, act := range map[string]func(first func() error) error{
+		"pause":   func(first func() error) error { return b.PauseHandler(t.Context(), "m-h", "root", first) },
+		"suspend": func(first func() error) error { return b.SuspendHandler(t.Context(), "m-h", "changed", first) },
+		"put": func(first func() error) error {
+			_, err := b.PutHandler(t.Context(), "m-h", handler(t, "/b/**"), "other", first)
+			return err
+		},
+	} {
+		var now error
+		looks := 0
+		err := act(func() error {
+			saw := now
+			looks++
+			if name != "put" || looks == 2 { // put looks once before its tries
+				_, err := b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root", always)
+				require.NoError(t, err)
+				now = outdated
+			}
+			return saw
+		})
+		require.ErrorIs(t, err, outdated, name)
+		is, err := b.Get(t.Context(), "m-h")
+		require.NoError(t, err)
+		require.Equal(t, []any{sluice.Active, before.Pattern, "root"}, []any{is.State, is.Pattern, is.CreatedBy}, name)
+	}
+	require.Equal(t, []string{sluice.TypeSubscriptionCreated}, b.heard.kinds, "nothing has changed")
+}
+
+// A handler's subscription that has ended, or is missing, is not stopped.
+func TestHandler_StopsActiveOnes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	never := func() error { return errors.New("no reason to look") }
+	stop := func(first func() error) error {
+		return errors.Join(b.PauseHandler(t.Context(), "m-h", "root", first), b.SuspendHandler(t.Context(), "m-h", "changed", first))
+	}
+	require.NoError(t, stop(never), "it is missing")
+	before, err := b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root", always)
+	require.NoError(t, err)
+	require.NoError(t, stop(always))
+	is, err := b.Get(t.Context(), "m-h")
+	require.NoError(t, err)
+	require.Equal(t, sluice.Paused, is.State)
+	require.NoError(t, stop(never), "it is paused")
+	_, err = b.Cancel(t.Context(), before, func() error { return nil })
+	require.NoError(t, err)
+	require.NoError(t, stop(never), "it has ended")
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -32,9 +33,11 @@ type Approvals interface {
 
 // Subscriptions creates and ends the subscriptions of handlers.
 type Subscriptions interface {
-	PutHandler(ctx context.Context, id string, req *subscription.Request, by string) (*sluice.Subscription, error)
-	Pause(ctx context.Context, id, by string) (*sluice.Subscription, error)
-	Suspend(ctx context.Context, id, reason string) error
+	// PutHandler, PauseHandler and SuspendHandler call first in each of their tries, and return its
+	// error.
+	PutHandler(ctx context.Context, id string, req *subscription.Request, by string, first func() error) (*sluice.Subscription, error)
+	PauseHandler(ctx context.Context, id, by string, first func() error) error
+	SuspendHandler(ctx context.Context, id, reason string, first func() error) error
 	Delete(ctx context.Context, id, by string) error
 	// Get returns a subscription. Code SubscriptionMissing.
 	Get(ctx context.Context, id string) (*sluice.Subscription, error)
@@ -144,10 +147,11 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 		return sluice.Module{}, err
 	}
 	s.Host.Set(ctx, name, &after)
-	for _, one := range requests {
-		if _, err := s.Subscriptions.PutHandler(ctx, one.ID, one, by); err != nil {
-			return sluice.Module{}, fmt.Errorf("subscription of handler %s: %w", one.ID, err)
+	if err := s.put(ctx, name, &after, requests); err != nil {
+		if sluice.CodeOf(err) == sluice.Conflict {
+			err = errors.Join(err, s.giveWay(ctx, name, &after))
 		}
+		return sluice.Module{}, err
 	}
 	if err := s.tell(ctx, name, onceFor(&after), sluice.TypeModuleEnabled, map[string]any{"digest": m.Digest, "by": by}); err != nil {
 		return sluice.Module{}, err
@@ -205,8 +209,9 @@ func (a *Approval) public() any {
 }
 
 // Disable stops the programs of a module. Its subscriptions pause, and keep their positions in the
-// log. Code NotFound if it is not approved. Attempts in flight continue to their end. Repeating it
-// is no error, and publishes no second event.
+// log. Codes NotFound if it is not approved; Conflict if the approval was changed concurrently: then
+// that change stands. Attempts in flight continue to their end. Repeating it is no error, and
+// publishes no second event.
 func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, error) {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -219,7 +224,7 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 			return sluice.Module{}, err
 		}
 	}
-	err = s.pause(ctx, before.Subscriptions, by)
+	err = s.pause(ctx, name, &after, by)
 	s.Host.Set(ctx, name, &after) // also after an error
 	if err != nil {
 		return sluice.Module{}, err
@@ -230,30 +235,67 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 	return s.Host.Get(name)
 }
 
-// pause pauses those of the subscriptions that are there and active.
-func (s *Service) pause(ctx context.Context, ids []string, by string) error {
-	for _, id := range ids {
-		_, err := s.Subscriptions.Pause(ctx, id, by)
-		if code := sluice.CodeOf(err); err != nil && code != sluice.SubscriptionMissing && code != sluice.Conflict {
-			return err
+// stands returns a function with code Conflict if an approval of a module is not the stored one any
+// more: a later one decides about the subscriptions.
+func (s *Service) stands(ctx context.Context, name string, a *Approval) func() error {
+	return func() error {
+		now, err := s.stored(ctx, name)
+		if err == nil && (now == nil || now.Revision != a.Revision) {
+			err = sluice.Errorf(sluice.Conflict, "module %q was approved, stopped or removed meanwhile; look at it, and try again if needed", name)
 		}
+		return err
+	}
+}
+
+// put creates the subscriptions of an approved module, or changes and resumes them. Code Conflict
+// unless the approval stands.
+func (s *Service) put(ctx context.Context, name string, a *Approval, requests []*subscription.Request) error {
+	stands := s.stands(ctx, name, a)
+	for _, one := range requests {
+		if _, err := s.Subscriptions.PutHandler(ctx, one.ID, one, a.By, stands); err != nil {
+			return fmt.Errorf("subscription of handler %s: %w", one.ID, err)
+		}
+	}
+	return stands()
+}
+
+// giveWay stops or deletes the subscriptions of a module that was stopped or removed after an
+// approval. That may have come before the approval created or resumed one of them.
+func (s *Service) giveWay(ctx context.Context, name string, a *Approval) error {
+	now, err := s.stored(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case now == nil:
+		return s.end(ctx, a.Subscriptions, a.By)
+	case now.Disabled:
+		return s.pause(ctx, name, now, a.By)
+	case now.Unsafe != nil:
+		return s.suspend(ctx, name, now, now.Unsafe.Reason)
 	}
 	return nil
 }
 
-// suspend suspends the subscriptions of an approved module. It stops and returns false if the
-// approval is not the stored one any more: a later one resumes them.
-func (s *Service) suspend(ctx context.Context, name string, a *Approval, reason string) (stands bool, err error) {
+// pause pauses the active subscriptions of a module. Code Conflict unless the approval stands.
+func (s *Service) pause(ctx context.Context, name string, a *Approval, by string) error {
+	stands := s.stands(ctx, name, a)
 	for _, id := range a.Subscriptions {
-		now, err := s.stored(ctx, name)
-		if err != nil || now == nil || now.Revision != a.Revision {
-			return false, err
-		}
-		if err := s.Subscriptions.Suspend(ctx, id, reason); err != nil {
-			return false, fmt.Errorf("suspend subscription %s: %w", id, err)
+		if err := s.Subscriptions.PauseHandler(ctx, id, by, stands); err != nil {
+			return fmt.Errorf("pause subscription %s: %w", id, err)
 		}
 	}
-	return true, nil
+	return stands()
+}
+
+// suspend suspends the active subscriptions of a module. Code Conflict unless the approval stands.
+func (s *Service) suspend(ctx context.Context, name string, a *Approval, reason string) error {
+	stands := s.stands(ctx, name, a)
+	for _, id := range a.Subscriptions {
+		if err := s.Subscriptions.SuspendHandler(ctx, id, reason, stands); err != nil {
+			return fmt.Errorf("suspend subscription %s: %w", id, err)
+		}
+	}
+	return stands()
 }
 
 // approved returns the approval of a module. Code NotFound.
@@ -308,7 +350,10 @@ func (s *Service) tell(ctx context.Context, name, once, kind string, data map[st
 // Options.Changed. It may be called on each server that has the changed files; suspending twice
 // does nothing. It does nothing if the approval is not the stored one any more.
 func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) error {
-	if stands, err := s.suspend(ctx, name, &a, ChangedReason(name, files)); err != nil || !stands {
+	switch err := s.suspend(ctx, name, &a, ChangedReason(name, files)); {
+	case sluice.CodeOf(err) == sluice.Conflict:
+		return nil
+	case err != nil:
 		return err
 	}
 	return s.tell(ctx, name, onceFor(&a), sluice.TypeModuleChanged, map[string]any{"files": files})

@@ -23,12 +23,13 @@ import (
 type office struct {
 	approval *Approval
 	revision uint64
-	subs     map[string]bool
-	refuses  bool // further subscriptions
+	subs     map[string]bool // true: active
+	refuses  bool            // further subscriptions
 	events   []string
 	mark     sluice.Unsafe
 	stopped  []string // subscriptions that were paused or suspended
-	stopping func()   // before each; nil: nothing
+	stopping func()   // before each look at the record for that; nil: nothing
+	putting  func()   // before each subscription is stored, after the look at the record; nil: nothing
 }
 
 func (o *office) Get(context.Context, string) (Approval, uint64, error) {
@@ -73,22 +74,35 @@ type handlers struct {
 	*office
 }
 
-func (h handlers) PutHandler(_ context.Context, id string, _ *subscription.Request, _ string) (*sluice.Subscription, error) {
-	if h.refuses && !h.subs[id] {
+func (h handlers) PutHandler(_ context.Context, id string, _ *subscription.Request, _ string, first func() error) (*sluice.Subscription, error) {
+	if _, ok := h.subs[id]; h.refuses && !ok {
 		return nil, sluice.Errorf(sluice.QuotaExceeded, "too many")
+	}
+	if err := first(); err != nil {
+		return nil, err
+	}
+	if h.putting != nil {
+		h.putting()
 	}
 	h.subs[id] = true
 	return &sluice.Subscription{ID: id}, nil
 }
 
-func (h handlers) Pause(ctx context.Context, id, _ string) (*sluice.Subscription, error) {
-	return &sluice.Subscription{}, h.Suspend(ctx, id, "")
+func (h handlers) PauseHandler(ctx context.Context, id, _ string, first func() error) error {
+	return h.SuspendHandler(ctx, id, "", first)
 }
 
-func (h handlers) Suspend(_ context.Context, id, _ string) error {
+func (h handlers) SuspendHandler(_ context.Context, id, _ string, first func() error) error {
+	if !h.subs[id] {
+		return nil
+	}
 	if h.stopping != nil {
 		h.stopping()
 	}
+	if err := first(); err != nil {
+		return err
+	}
+	h.subs[id] = false
 	h.stopped = append(h.stopped, id)
 	return nil
 }
@@ -98,8 +112,12 @@ func (h handlers) Delete(_ context.Context, id, _ string) error {
 	return nil
 }
 
-func (handlers) Get(context.Context, string) (*sluice.Subscription, error) {
-	return &sluice.Subscription{}, nil
+func (h handlers) Get(_ context.Context, id string) (*sluice.Subscription, error) {
+	sub := &sluice.Subscription{}
+	if h.subs[id] {
+		sub.State = sluice.Active
+	}
+	return sub, nil
 }
 
 // serving returns a service of a host with the module billing.
@@ -112,6 +130,9 @@ func serving(t *testing.T) (*Service, *office, string) {
 		Host: h, Approvals: o, Subscriptions: handlers{office: o}, Ledger: ledger.New(o, nil), Teller: o, Marks: o, Now: time.Now,
 	}), o, filepath.Join(dirs, "billing", module.ManifestFile)
 }
+
+// twoNamespaces is a manifest with a handler that has two subscriptions.
+const twoNamespaces = `{"namespaces":["default","acme"],"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true}}]}`
 
 // approve approves the module billing as it is.
 func approve(t *testing.T, s *Service) error {
@@ -180,8 +201,7 @@ func TestService_StopsSubscriptionsBeforePrograms(t *testing.T) {
 func TestChanged_LaterApprovalStands(t *testing.T) {
 	t.Parallel()
 	s, o, manifest := serving(t)
-	both := `{"namespaces":["default","acme"],"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true}}]}`
-	require.NoError(t, os.WriteFile(manifest, []byte(both), 0o600))
+	require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
 	require.NoError(t, approve(t, s))
 	earlier := s.Host.approvals["billing"]
 	require.NoError(t, approve(t, s))
@@ -193,11 +213,94 @@ func TestChanged_LaterApprovalStands(t *testing.T) {
 	present := s.Host.approvals["billing"]
 	o.stopping = func() { o.revision++ }
 	require.NoError(t, s.Changed(t.Context(), "billing", present, nil))
-	require.Equal(t, []string{"billing-run"}, o.stopped, "it was approved meanwhile")
+	require.Empty(t, o.stopped, "it was approved meanwhile")
 	require.Empty(t, o.events)
 
 	o.stopping, o.stopped, o.revision = nil, nil, present.Revision
 	require.NoError(t, s.Changed(t.Context(), "billing", present, nil))
 	require.Equal(t, []string{"billing-run", "billing-run-acme"}, o.stopped)
 	require.Len(t, o.events, 1)
+}
+
+// A module whose record changes while it is stopped as unsafe is stopped at the next try.
+func TestStopUnsafe_ConcurrentChangeIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	s, o, _ := serving(t)
+	require.NoError(t, approve(t, s))
+	o.mark.Event.Type = "t"
+	o.stopping = func() { o.revision++ }
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(s.stopUnsafe(t.Context(), "billing")))
+	require.Empty(t, o.stopped)
+	o.stopping = nil
+	require.NoError(t, s.stopUnsafe(t.Context(), "billing"))
+	require.Equal(t, []string{"billing-run"}, o.stopped)
+}
+
+// A module that is approved while an admin disables it stays approved, and all of its subscriptions active.
+func TestDisable_LaterApprovalStands(t *testing.T) {
+	t.Parallel()
+	s, o, manifest := serving(t)
+	require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
+	require.NoError(t, approve(t, s))
+	o.stopping = func() {
+		if len(o.stopped) == 1 {
+			o.events = nil
+			require.NoError(t, approve(t, s))
+		}
+	}
+	_, err := s.Disable(t.Context(), "billing", "root")
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+	require.Equal(t, map[string]bool{"billing-run": true, "billing-run-acme": true}, o.subs)
+	require.Equal(t, sluice.ModuleApproved, s.Host.stateOf(t, "billing"))
+	require.Equal(t, []string{"module.enabled/billing/3"}, o.events)
+}
+
+// A module that is stopped or removed while it is approved stays so, and none of its subscriptions active.
+func TestApprove_LaterStopStands(t *testing.T) {
+	t.Parallel()
+	for state, stop := range map[sluice.ModuleState]func(*Service, *office) error{
+		sluice.ModuleDisabled: func(s *Service, _ *office) error {
+			_, err := s.Disable(t.Context(), "billing", "root")
+			return err
+		},
+		sluice.ModuleUnsafe: func(s *Service, o *office) error {
+			o.mark.Event.Type = "t"
+			return s.stopUnsafe(t.Context(), "billing")
+		},
+		sluice.ModuleFound: func(s *Service, _ *office) error { return s.Remove(t.Context(), "billing", "root") },
+	} {
+		for put := range 2 {
+			s, o, manifest := serving(t)
+			require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
+			o.putting = func() {
+				if len(o.subs) == put {
+					o.putting = nil
+					require.NoError(t, stop(s, o))
+					o.events = nil
+				}
+			}
+			require.Equal(t, sluice.Conflict, sluice.CodeOf(approve(t, s)), state)
+			for id, active := range o.subs {
+				require.False(t, active, "%s %s", state, id)
+			}
+			if state == sluice.ModuleFound {
+				require.Empty(t, o.subs)
+			}
+			require.Empty(t, o.events, state)
+			require.Equal(t, state, s.Host.stateOf(t, "billing"))
+		}
+	}
+}
+
+// A later approval of other files is not overwritten by an earlier one.
+func TestApprove_LaterApprovalStands(t *testing.T) {
+	t.Parallel()
+	s, o, _ := serving(t)
+	o.putting = func() {
+		o.putting = nil
+		require.NoError(t, approve(t, s))
+	}
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(approve(t, s)))
+	require.Equal(t, map[string]bool{"billing-run": true}, o.subs)
+	require.Equal(t, []string{"module.enabled/billing/2"}, o.events)
 }

@@ -90,7 +90,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // stopUnsafe stores that a marked module is unsafe, publishes a system event and suspends the
 // subscriptions of the module. It does so once for each approval, and completes what a crash
-// interrupted.
+// interrupted. Code Conflict if the approval was changed concurrently: repeat it.
 func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	mark, _, err := s.Marks.Mark(ctx, string(sluice.ModuleProducer(name)))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -124,8 +124,7 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.suspend(ctx, name, a, a.Unsafe.Reason)
-	return err
+	return s.suspend(ctx, name, a, a.Unsafe.Reason)
 }
 
 // anyActive reports whether any of the subscriptions is active.
