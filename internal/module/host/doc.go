@@ -18,7 +18,7 @@
 // The files in Options.Copies, which only the server may write:
 //
 //	sha256-9f86…/billing/…   the copy of a module with that digest, read-only
-//	billing.last             the digest of billing that ran last on this server
+//	billing.last             the digest of billing that ran last on this server, or was about to
 //	.run-…                   the temporary directory of a program that runs
 //
 // The life of a worker process:

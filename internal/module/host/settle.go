@@ -33,6 +33,7 @@ func (h *Host) Set(ctx context.Context, name string, a *Approval) {
 type change struct {
 	name     string
 	approval Approval
+	digest   string // of the present files
 	files    []string
 }
 
@@ -44,16 +45,24 @@ func (h *Host) settle(ctx context.Context) {
 	h.moving(func() { changes = h.leaveAll() })
 	for _, c := range changes {
 		if h.ranLast(c.name) != c.approval.Digest { // not a secret: of files
+			h.askAgain(c) // a copy that runs may be about to be entered
 			continue
 		}
 		if err := h.opts.Changed(ctx, c.name, c.approval, c.files); err != nil {
 			h.opts.Log.WarnContext(ctx, "changed module not suspended yet", slog.String("module", c.name), slog.Any("error", err))
-			h.mu.Lock()
-			h.told[c.name] = ""
-			h.mu.Unlock()
+			h.askAgain(c)
 		}
 	}
 	h.moving(func() { h.enterAll(ctx) })
+}
+
+// askAgain makes the next scan look at a change again.
+func (h *Host) askAgain(c change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told[c.name] == c.digest { // not a secret: of files
+		h.told[c.name] = ""
+	}
 }
 
 // moving calls Options.Moved if the modules that run here change while f runs.
@@ -83,8 +92,8 @@ func (h *Host) Ready() []string {
 	return slices.Sorted(maps.Keys(h.ready))
 }
 
-// ranLast returns the digest with which a module last ran on this server, even before a restart; ""
-// if it never did. Other servers may run the module with other files, so only a difference from
+// ranLast returns the digest with which a module last ran on this server, or was about to, even
+// before a restart; "" if it never did. Other servers may run the module with other files, so only a difference from
 // files that ran here is a change.
 func (h *Host) ranLast(name string) string {
 	digest, err := os.ReadFile(h.lastFile(name))
@@ -92,6 +101,16 @@ func (h *Host) ranLast(name string) string {
 		return ""
 	}
 	return string(digest)
+}
+
+// ranNow stores the digest of a module for ranLast. Readers see the earlier digest or this one.
+func (h *Host) ranNow(m *module.Module) error {
+	file := h.lastFile(m.Name)
+	temp := file + ".new"
+	if err := os.WriteFile(temp, []byte(m.Digest), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, file)
 }
 
 // lastFile returns the path of the file with the digest of the copy of a module that ran last.
@@ -110,7 +129,7 @@ func (h *Host) leaveAll() (changes []change) {
 		is := h.found[name].module                                                           // nil: missing here, or invalid
 		if is != nil && !a.stopped() && is.Digest != a.Digest && h.told[name] != is.Digest { // not a secret: of files
 			h.told[name] = is.Digest
-			changes = append(changes, change{name, a, a.changed(is.Files)})
+			changes = append(changes, change{name, a, is.Digest, a.changed(is.Files)})
 		}
 	}
 	return changes
@@ -135,12 +154,12 @@ func (h *Host) mayRun(name, digest string) bool {
 }
 
 // enter copies a module and makes it ready, if it still may run after the copying. The digest is
-// written before the module is ready: after a crash in between, a later change is still recognised
-// as one.
+// written before: a change during the copying, or after a crash, is still recognised as one.
 func (h *Host) enter(ctx context.Context, m *module.Module) {
-	ready, err := h.copy(m)
+	var ready *module.Module
+	err := h.ranNow(m)
 	if err == nil {
-		err = os.WriteFile(h.lastFile(m.Name), []byte(m.Digest), 0o600)
+		ready, err = h.copy(m)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

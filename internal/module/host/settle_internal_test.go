@@ -4,6 +4,7 @@ package host
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -38,4 +39,41 @@ func TestHost_ReportsChangesBeforeCopying(t *testing.T) {
 	require.Equal(t, []string{"z"}, h.Ready())
 	h.Set(t.Context(), "z", &Approval{Digest: z.Digest, Disabled: true, Revision: 3})
 	require.Empty(t, h.Ready())
+}
+
+// Files that change while their first copy is made are a change, though a scan sees them before the copy may run.
+func TestHost_ReportsChangesDuringTheFirstCopying(t *testing.T) {
+	t.Parallel()
+	dirs, r := t.TempDir(), &reports{}
+	h := open(t, dirs, r)
+	writes(t, dirs, "m", "echo one")
+	h.Look(t.Context())
+	m, err := h.Found("m")
+	require.NoError(t, err)
+	h.approvals["m"] = Approval{Digest: m.Digest, Files: m.Files}
+	writes(t, dirs, "m", "echo two")
+	h.Look(t.Context()) // as enter is about to copy
+	require.Empty(t, r.files)
+	h.enter(t.Context(), m)
+	require.Empty(t, h.Ready())
+	for range 2 {
+		h.Look(t.Context())
+	}
+	require.Equal(t, [][]string{{"handlers/run"}}, r.files)
+}
+
+// The digest that ran last is never half written.
+func TestHost_ReplacesTheLastDigestAtOnce(t *testing.T) {
+	t.Parallel()
+	dirs := t.TempDir()
+	h := open(t, dirs, &reports{})
+	writes(t, dirs, "m", "echo one")
+	first := h.approves(t)
+	kept := filepath.Join(t.TempDir(), "kept")
+	require.NoError(t, os.Link(h.lastFile("m"), kept))
+	writes(t, dirs, "m", "echo two")
+	second := h.approves(t)
+	text, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.Equal(t, []string{first.Digest, second.Digest}, []string{string(text), h.ranLast("m")})
 }
