@@ -74,10 +74,18 @@ func (r *Registry) removeConsumers(ctx context.Context, sub *sluice.Subscription
 // failure the subscription still exists, as cancelled, and can be deleted again. Code
 // SubscriptionMissing.
 func (r *Registry) Delete(ctx context.Context, id, by string) error {
+	return r.erase(ctx, id, by, func() error { return nil })
+}
+
+// erase is Delete that calls first after each read of the subscription, and returns its error.
+func (r *Registry) erase(ctx context.Context, id, by string, first func() error) error {
 	a := act{by: by, action: sluice.ActionSubscriptionDelete}
 	var intent *ledger.Intent
 	for {
 		sub, err := r.load(ctx, id)
+		if err == nil {
+			err = first()
+		}
 		if err != nil {
 			intent.Fail(ctx, err)
 			return err

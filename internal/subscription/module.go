@@ -88,6 +88,12 @@ func (r *Registry) SuspendHandler(ctx context.Context, id, reason string, first 
 	return r.stop(ctx, id, sluice.Suspended, reason, func(*sluice.Subscription) (bool, error) { return true, first() })
 }
 
+// DeleteHandler is Delete for the subscription of a module's handler. It does nothing if the
+// subscription is missing. Codes: those of first.
+func (r *Registry) DeleteHandler(ctx context.Context, id, by string, first func() error) error {
+	return unlessMissing(r.erase(ctx, id, by, first))
+}
+
 // follow changes the pattern of a subscription, which continues at the first event that it may not
 // have settled. As after a seek, its consumers are created again, and lanes that wait for a retry
 // are abandoned: their events are delivered again, and so may later ones that were settled.

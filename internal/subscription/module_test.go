@@ -95,6 +95,9 @@ func TestHandler_OutdatedLookChangesNothing(t *testing.T) {
 	for name, act := range map[string]func(first func() error) error{
 		"pause":   func(first func() error) error { return b.PauseHandler(t.Context(), "m-h", "root", first) },
 		"suspend": func(first func() error) error { return b.SuspendHandler(t.Context(), "m-h", "changed", first) },
+		"delete": func(first func() error) error {
+			return b.DeleteHandler(t.Context(), "m-h", "root", first)
+		},
 		"put": func(first func() error) error {
 			_, err := b.PutHandler(t.Context(), "m-h", handler(t, "/b/**"), "other", first)
 			return err

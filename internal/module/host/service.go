@@ -33,12 +33,11 @@ type Approvals interface {
 
 // Subscriptions creates and ends the subscriptions of handlers.
 type Subscriptions interface {
-	// PutHandler, PauseHandler and SuspendHandler call first in each of their tries, and return its
-	// error.
+	// The methods with first call it in each of their tries, and return its error.
 	PutHandler(ctx context.Context, id string, req *subscription.Request, by string, first func() error) (*sluice.Subscription, error)
 	PauseHandler(ctx context.Context, id, by string, first func() error) error
 	SuspendHandler(ctx context.Context, id, reason string, first func() error) error
-	Delete(ctx context.Context, id, by string) error
+	DeleteHandler(ctx context.Context, id, by string, first func() error) error
 	// Get returns a subscription. Code SubscriptionMissing.
 	Get(ctx context.Context, id string) (*sluice.Subscription, error)
 }
@@ -135,15 +134,16 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	for _, one := range requests {
 		after.Subscriptions = append(after.Subscriptions, one.ID)
 	}
+	approve := act{name, sluice.ActionModuleApprove, by}
 	// Subscriptions of removed handlers end first, while an approval still lists them. New ones come
 	// after the approval: they would fail their first attempts before their program may run.
 	if before != nil {
 		gone := slices.DeleteFunc(slices.Clone(before.Subscriptions), func(id string) bool { return slices.Contains(after.Subscriptions, id) })
-		if err := s.end(ctx, gone, by); err != nil {
+		if err := s.end(ctx, approve, before, gone); err != nil {
 			return sluice.Module{}, err
 		}
 	}
-	if err := s.enterApproval(ctx, act{name, sluice.ActionModuleApprove, by}, before, &after); err != nil {
+	if err := s.enterApproval(ctx, approve, before, &after); err != nil {
 		return sluice.Module{}, err
 	}
 	s.Host.Set(ctx, name, &after)
@@ -175,9 +175,9 @@ type act struct{ module, action, by string }
 // store replaces the approval before by after, with an entry in the ledger. A nil approval stands
 // for none.
 func (s *Service) store(ctx context.Context, a act, before, after *Approval) error {
-	change, revision := ledger.Change{Actor: a.by, Resource: a.module, Action: a.action}, uint64(0)
+	change, revision := ledger.Change{Actor: a.by, Resource: a.module, Action: a.action}, before.revision()
 	if before != nil {
-		change.Old, revision = before.public(), before.Revision
+		change.Old = before.public()
 	}
 	if after != nil {
 		change.New = after.public()
@@ -196,6 +196,14 @@ func (s *Service) store(ctx context.Context, a act, before, after *Approval) err
 		return fmt.Errorf("store approval of module %s: %w", a.module, err)
 	}
 	return nil
+}
+
+// revision returns the revision of a stored approval; 0 if it is nil.
+func (a *Approval) revision() uint64 {
+	if a == nil {
+		return 0
+	}
+	return a.Revision
 }
 
 // public returns the form of an approval for the ledger, without its files.
@@ -236,11 +244,11 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 }
 
 // stands returns a function with code Conflict if an approval of a module is not the stored one any
-// more: a later one decides about the subscriptions.
+// more: a later one decides about the subscriptions. nil stands for no approval.
 func (s *Service) stands(ctx context.Context, name string, a *Approval) func() error {
 	return func() error {
 		now, err := s.stored(ctx, name)
-		if err == nil && (now == nil || now.Revision != a.Revision) {
+		if err == nil && now.revision() != a.revision() {
 			err = sluice.Errorf(sluice.Conflict, "module %q was approved, stopped or removed meanwhile; look at it, and try again if needed", name)
 		}
 		return err
@@ -267,7 +275,7 @@ func (s *Service) giveWay(ctx context.Context, name string, a *Approval) error {
 	case err != nil:
 		return err
 	case now == nil:
-		return s.end(ctx, a.Subscriptions, a.By)
+		return s.end(ctx, act{name, sluice.ActionModuleRemove, a.By}, nil, a.Subscriptions)
 	case now.Disabled:
 		return s.pause(ctx, name, now, a.By)
 	case now.Unsafe != nil:
@@ -307,28 +315,31 @@ func (s *Service) approved(ctx context.Context, name string) (*Approval, error) 
 	return a, err
 }
 
-// Remove ends the approval of a module, and deletes its subscriptions. Code NotFound if it is not
-// approved. It deletes the subscriptions first, so that none is left without an approval that lists
+// Remove ends the approval of a module, and deletes its subscriptions. Codes NotFound if it is not
+// approved; Conflict if the approval was changed concurrently: then that change stands. It deletes the subscriptions first, so that none is left without an approval that lists
 // it. Repeat it after an error. The files of the module stay.
 func (s *Service) Remove(ctx context.Context, name, by string) error {
 	before, err := s.approved(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := s.end(ctx, before.Subscriptions, by); err != nil {
+	remove := act{name, sluice.ActionModuleRemove, by}
+	if err := s.end(ctx, remove, before, before.Subscriptions); err != nil {
 		return err
 	}
-	if err := s.store(ctx, act{name, sluice.ActionModuleRemove, by}, before, nil); err != nil {
+	if err := s.store(ctx, remove, before, nil); err != nil {
 		return err
 	}
 	s.Host.Set(ctx, name, nil)
 	return s.tell(ctx, name, onceFor(before)+"/removed", sluice.TypeModuleDisabled, map[string]any{"by": by})
 }
 
-// end deletes subscriptions.
-func (s *Service) end(ctx context.Context, ids []string, by string) error {
+// end deletes subscriptions of a module as a part of an act. Code Conflict unless the approval
+// stands; nil stands for none.
+func (s *Service) end(ctx context.Context, a act, before *Approval, ids []string) error {
+	stands := s.stands(ctx, a.module, before)
 	for _, id := range ids {
-		if err := s.Subscriptions.Delete(ctx, id, by); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
+		if err := s.Subscriptions.DeleteHandler(ctx, id, a.by, stands); err != nil {
 			return fmt.Errorf("delete subscription %s: %w", id, err)
 		}
 	}

@@ -28,7 +28,7 @@ type office struct {
 	events   []string
 	mark     sluice.Unsafe
 	stopped  []string // subscriptions that were paused or suspended
-	stopping func()   // before each look at the record for that; nil: nothing
+	stopping func()   // before each look at the record for that, or for a deletion; nil: nothing
 	putting  func()   // before each subscription is stored, after the look at the record; nil: nothing
 }
 
@@ -107,7 +107,13 @@ func (h handlers) SuspendHandler(_ context.Context, id, _ string, first func() e
 	return nil
 }
 
-func (h handlers) Delete(_ context.Context, id, _ string) error {
+func (h handlers) DeleteHandler(_ context.Context, id, _ string, first func() error) error {
+	if h.stopping != nil {
+		h.stopping()
+	}
+	if err := first(); err != nil {
+		return err
+	}
 	delete(h.subs, id)
 	return nil
 }
@@ -253,6 +259,23 @@ func TestDisable_LaterApprovalStands(t *testing.T) {
 	require.Equal(t, map[string]bool{"billing-run": true, "billing-run-acme": true}, o.subs)
 	require.Equal(t, sluice.ModuleApproved, s.Host.stateOf(t, "billing"))
 	require.Equal(t, []string{"module.enabled/billing/3"}, o.events)
+}
+
+// A module that is approved while an admin removes it keeps its approval, and has all of its subscriptions.
+func TestRemove_LaterApprovalStands(t *testing.T) {
+	t.Parallel()
+	s, o, manifest := serving(t)
+	require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
+	require.NoError(t, approve(t, s))
+	o.stopping = func() {
+		if len(o.subs) == 1 {
+			o.stopping = nil
+			require.NoError(t, approve(t, s))
+		}
+	}
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(s.Remove(t.Context(), "billing", "root")))
+	require.Equal(t, map[string]bool{"billing-run": true, "billing-run-acme": true}, o.subs)
+	require.Equal(t, sluice.ModuleApproved, s.Host.stateOf(t, "billing"))
 }
 
 // A module that is stopped or removed while it is approved stays so, and none of its subscriptions active.
