@@ -23,7 +23,7 @@ const (
 // expiryScan writes dead letters for events that left the log before their delivery (S4-25).
 type expiryScan struct {
 	sub   *sluice.Subscription
-	match *filter.Matcher
+	match *filter.Matcher // nil: unknown
 	ports Deps
 	opts  Options
 }
@@ -40,6 +40,9 @@ func (l expiryScan) wanting(ctx context.Context) func(*sluice.Event) bool {
 func (l expiryScan) wants(ctx context.Context, ev *sluice.Event) bool {
 	if !l.sub.Pattern.Match(ev.Path) {
 		return false
+	}
+	if l.match == nil {
+		return true // as without an answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -104,7 +107,7 @@ func (e *Engine) Expire(ctx context.Context, sub *sluice.Subscription) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	match, err := e.ports.Filters.Compile(ctx, e.ports.payer(sub), sub.Filter, e.ports.Labels)
-	if err != nil {
+	if err != nil && sluice.CodeOf(err) != sluice.InvalidRequest { // an expression that does not compile decides nothing
 		return err
 	}
 	return expiryScan{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(ctx)

@@ -279,19 +279,22 @@ func TestCursor_OfAnotherLogIsLowered(t *testing.T) {
 	}
 }
 
+// unanswered is a hook of PutCursor: the place 7 is stored, but no answer comes.
+func (w *world) unanswered() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.cursors[1]; w.last == 7 && c.Seq < 7 {
+		w.cursors[1] = fanout.Cursor{Seq: 7, Revision: c.Revision + 1}
+	}
+	return sluice.Errorf(sluice.Unavailable, "no answer")
+}
+
 // A place that was stored without an answer, or after the log lost its end, is not kept: new messages get its sequences.
 func TestCursor_ClaimsNoLostEnd(t *testing.T) {
 	t.Parallel()
 	for name, stored := range map[string]func(w *world) (release func()){
 		"without an answer": func(w *world) func() {
-			w.on("PutCursor", func() error {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if c := w.cursors[1]; w.last == 7 && c.Seq < 7 {
-					w.cursors[1] = fanout.Cursor{Seq: 7, Revision: c.Revision + 1}
-				}
-				return sluice.Errorf(sluice.Unavailable, "no answer")
-			})
+			w.on("PutCursor", w.unanswered)
 			return func() {}
 		},
 		"late": func(w *world) func() {
@@ -325,4 +328,26 @@ func TestCursor_ClaimsNoLostEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// So it is with a place that was the first one to be stored.
+func TestCursor_FirstOneClaimsNoLostEnd(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		w.on("PutCursor", w.unanswered)
+		w.attachedAt("a", 3)
+		delete(w.cursors, 1)
+		a := sub("a", "/x", 1)
+		w.join(a)
+		settleAll(t, w.open(a))
+		w.publish("/none", "/none")
+		<-time.After(aLittle)
+		require.EqualValues(t, 7, w.cursor(1))
+		w.recreate(5)
+		<-time.After(aLittle)
+		w.on("PutCursor", nil)
+		<-time.After(3 * aLittle)
+		require.EqualValues(t, 5, w.cursor(1))
+	})
 }

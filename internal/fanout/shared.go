@@ -154,7 +154,7 @@ func (l *shared) endAt(last uint64) {
 	}
 	l.pos = last
 	for _, c := range l.cursors { // a write without an answer may have stored a place beyond the end
-		c.doubt()
+		c.doubts++
 	}
 	for m := range l.members {
 		m.after = min(m.after, last)
@@ -177,14 +177,9 @@ func (c *cursor) limit(is Bounds) {
 	}
 	if c.Seq > most || c.Log != is.Log {
 		c.Seq, c.Log = min(c.Seq, most), is.Log
-		c.doubt()
-	}
-}
-
-// doubt makes the next save replace the stored cursor.
-func (c *cursor) doubt() {
-	if c.Revision > 0 {
-		c.doubts++
+		if c.Revision > 0 {
+			c.doubts++
+		}
 	}
 }
 

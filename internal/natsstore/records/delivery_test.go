@@ -97,6 +97,7 @@ func TestConsumers_PlaceFollowsLettersOfExpiredEvents(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
 
+	sub.Filter.CEL = "no expression of this build (" // which may be why the module is approved anew
 	place, err := consumers.Place(t.Context(), sub)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, place)
