@@ -41,10 +41,11 @@ type Again struct {
 type Timers struct {
 	fire func(ctx context.Context, key string) Again
 
-	mu     sync.Mutex
-	byKey  map[string]*entry
-	counts map[string]int
-	shards [shards]*shard
+	mu      sync.Mutex
+	byKey   map[string]*entry
+	counts  map[string]int
+	shards  [shards]*shard
+	recalls int // the number of calls of Recall
 }
 
 // entry is an Entry in its shard.
@@ -55,6 +56,7 @@ type entry struct {
 	index  int       // in the heap; -1: not in it
 	next   time.Time // when it is called: At, unless postponed
 	firing bool
+	taken  int  // recalls when it was taken, while firing
 	waits  bool // it was put off uncalled, because its lane was held
 	set    bool // next is valid
 	gone   bool // Remove was called during its call
@@ -132,10 +134,12 @@ func (t *Timers) Remove(key string) {
 }
 
 // Recall makes all postponed keys due at their original times. Call it after a change of the wall
-// clock, so that a callee that postponed them by the old clock decides again.
+// clock, so that a callee that postponed them by the old clock decides again. A key that is
+// postponed by a call in progress is called again, too.
 func (t *Timers) Recall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.recalls++
 	for _, s := range t.shards {
 		for _, lane := range s.late {
 			for e := range lane {
@@ -219,17 +223,17 @@ func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 			first.putOff()
 			heap.Fix(&s.due, first.index)
 		case held && h.by.before(first):
-			return s.take(h.by), 0
+			return t.take(h.by), 0
 		default:
-			return s.take(first), 0
+			return t.take(first), 0
 		}
 	}
 	return nil, 0
 }
 
 // take takes an entry, preceded by earlier postponed entries of its lane.
-func (s *shard) take(last *entry) []*entry {
-	due := []*entry{last}
+func (t *Timers) take(last *entry) []*entry {
+	s, due := last.shard, []*entry{last}
 	for e := range s.late[last.Lane] {
 		if e.before(last) {
 			due = append(due, e)
@@ -239,7 +243,7 @@ func (s *shard) take(last *entry) []*entry {
 	for _, e := range due {
 		heap.Remove(&s.due, e.index)
 		e.inTime()
-		e.firing, e.set = true, false
+		e.firing, e.set, e.taken = true, false, t.recalls
 	}
 	return due
 }
@@ -250,6 +254,9 @@ func (t *Timers) fired(e *entry, again Again) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.firing = false
+	if e.taken != t.recalls && !again.At.IsZero() {
+		again = Again{At: e.At} // it was decided before Recall
+	}
 	if !again.At.IsZero() && !e.gone && (!e.set || again.At.Before(e.next)) {
 		e.next, e.set = again.At, true
 		e.putOff()

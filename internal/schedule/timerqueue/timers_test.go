@@ -324,6 +324,26 @@ func TestRecall_CallsDeferredKeysAgain(t *testing.T) {
 	}
 }
 
+// What is called while all is recalled has decided before that: it is called again, and holds nothing until then.
+func TestRecall_ReachesKeysInTheirCalls(t *testing.T) {
+	t.Parallel()
+	for _, again := range []time.Duration{-time.Minute / 2, time.Minute / 2} {
+		var all *timerqueue.Timers
+		calls := 0
+		require.Equal(t, []string{"a@1000", "a@1000", "b@1000"}, run(t, func(string) time.Duration {
+			if calls++; calls == 1 {
+				all.Recall()
+				return again
+			}
+			return 0
+		}, func(ts *timerqueue.Timers, set func(string, time.Duration)) {
+			all = ts
+			set("a", time.Second)
+			set("b", time.Second)
+		}))
+	}
+}
+
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
 func TestQueue_CallsManyKeysOnceEach(t *testing.T) {
 	t.Parallel()
