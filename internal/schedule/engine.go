@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -63,6 +64,7 @@ type Engine[T any] struct {
 	index  *index
 	clock  *clock
 	full   outage
+	pauses pauses
 	began  time.Time
 	known  chan struct{} // closed once all stored records have been reported
 
@@ -74,7 +76,7 @@ type Engine[T any] struct {
 
 // New returns an engine. It acts while Run runs.
 func New[T any](what string, kind Kind[T], needs Deps, opts Options) *Engine[T] {
-	e := &Engine[T]{what: what, kind: kind, needs: needs, opts: opts.WithDefaults(), index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
+	e := &Engine[T]{what: what, kind: kind, needs: needs, opts: opts.WithDefaults(), index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), pauses: pauses{by: map[string]*pause{}}, coming: map[string]int{}}
 	e.timers = timerqueue.New(e.Fire)
 	return e
 }
@@ -304,6 +306,12 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 func (e *Engine[T]) failed(ctx context.Context, key string, was int, one *T, err error) timerqueue.Again {
 	now, tries := e.needs.Now(), e.kind.Tries(one)
 	again, level := timerqueue.Again{At: now.Add(action.Again(tries))}, slog.LevelWarn
+	if p, ok := errors.AsType[pausedError](err); ok {
+		again.At = now.Add(p.wait)
+		if errors.Is(p, errPaused) {
+			level = slog.LevelDebug
+		}
+	}
 	if sluice.IsFull(err) {
 		pause, begins := e.full.refused(key, now)
 		if !begins {

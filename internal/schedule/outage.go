@@ -35,7 +35,7 @@ func (o *outage) refused(key string, now time.Time) (wait time.Duration, begins 
 		o.probe, o.probed = key, now
 		return probeEvery, begins
 	}
-	return min(max(now.Sub(o.began), probeEvery), maxRefused), begins
+	return patience(now.Sub(o.began)), begins
 }
 
 // accepted records that the step of a record was not refused, and reports whether that ends an

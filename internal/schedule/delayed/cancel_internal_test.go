@@ -1,7 +1,11 @@
 package delayed
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,4 +140,39 @@ func TestCancel_IsToldOnceThereIsRoom(t *testing.T) {
 			require.Empty(t, w.records)
 		})
 	}
+}
+
+// While a log refuses to be told of cancelled events, one of them is tried for all, less often each time; then all are told of.
+func TestCancel_OneIsTriedWhileAnnouncementsAreRefused(t *testing.T) {
+	t.Parallel()
+	const events, outage = 100, time.Hour
+	var lines bytes.Buffer
+	begin := time.Unix(1_700_000_000, 0)
+	w := &world{now: begin, records: map[string]model.Scheduled{}, told: map[string]bool{}, left: -1, deaf: sluice.Errorf(sluice.QuotaExceeded, "the log is full"), lines: slog.New(slog.NewTextHandler(&lines, nil))}
+	e, next := w.engine("one"), map[string]time.Time{}
+	for n := range events {
+		id := strconv.Itoa(n)
+		_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: begin.Add(24 * time.Hour), Outcome: sluice.OutcomeCancelled, Event: sluice.Event{Namespace: "acme", ID: id, Path: sluice.Path("/" + id)}})
+		require.NoError(t, err)
+		next[streams.ScheduledKey("acme", id)] = begin
+	}
+	for len(next) > 0 {
+		var first string
+		for key, at := range next {
+			if first == "" || at.Before(next[first]) {
+				first = key
+			}
+		}
+		if w.now = next[first]; w.now.Sub(begin) >= outage && w.deaf != nil {
+			w.deaf = nil
+			require.LessOrEqual(t, w.asked, 70)
+			require.Equal(t, w.asked, strings.Count(lines.String(), "level=WARN"))
+		}
+		if next[first] = e.due.Fire(t.Context(), first).At; next[first].IsZero() {
+			delete(next, first)
+		}
+	}
+	require.Empty(t, w.records)
+	require.Equal(t, events, w.tells)
+	require.LessOrEqual(t, w.now.Sub(begin), outage+time.Minute)
 }

@@ -115,11 +115,14 @@ type world struct {
 	told     map[string]bool
 	tells    int
 	window   time.Duration
-	refuse   error       // what publishing says
-	away     error       // what is said before anything is published
-	blind    error       // what looking for an id says
-	full     error       // what the store says about room
-	tight    time.Time   // until then, nothing can be told
+	refuse   error     // what publishing says
+	away     error     // what is said before anything is published
+	blind    error     // what looking for an id says
+	full     error     // what the store says about room
+	tight    time.Time // until then, nothing can be told
+	deaf     error     // what telling says
+	asked    int       // how often something was to be told
+	lines    *slog.Logger
 	searched []time.Time // since when the log was searched
 
 	left  int  // writes until it dies; below 0: it does not
@@ -218,8 +221,12 @@ func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error 
 
 func (w *world) Tell(_ context.Context, _ string, e model.SystemEvent) error {
 	return w.write(func() error {
+		w.asked++
 		if time.Now().Before(w.tight) {
 			return sluice.StorageTight.Problem()
+		}
+		if w.deaf != nil {
+			return w.deaf
 		}
 		if !w.told[e.ID] {
 			w.tells++
@@ -243,7 +250,7 @@ func (w *world) engine(replica string) *Engine {
 	return New(Deps{Records: w, Lists: w, Log: w, Deps: schedule.Deps{
 		Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w}), Now: now}), Tell: w, Owner: w,
 		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,
-	}}, schedule.Options{})
+	}}, schedule.Options{Log: w.lines})
 }
 
 // life has a server do something until it dies or is through, and reports whether it is through.

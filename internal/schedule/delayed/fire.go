@@ -67,7 +67,7 @@ func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next sche
 		next.Again = timerqueue.Again{At: until, Hold: do == hold}
 		return next, nil
 	case finish:
-		return next, k.finish(ctx, s)
+		return next, k.end(ctx, s)
 	case publish, resume:
 	}
 	was := s.Claim
@@ -135,5 +135,10 @@ func (e *Engine) giveUp(ctx context.Context, s *model.Scheduled, cause error) (e
 		return err
 	}
 	e.due.Ended(s.Event.Namespace, schedule.Failed, s.DeliverAt)
-	return e.finish(ctx, s)
+	return e.end(ctx, s)
+}
+
+// end is finish without a request that waits for it.
+func (e *Engine) end(ctx context.Context, s *model.Scheduled) error {
+	return e.due.End(s.Event.Namespace, func() error { return e.finish(ctx, s) })
 }
