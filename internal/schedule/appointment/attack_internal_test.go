@@ -52,3 +52,29 @@ func TestFiringID_CannotBePredicted(t *testing.T) {
 		require.NotContains(t, id, waiting.Work.Series)
 	}
 }
+
+// While the log refuses to be told of it, one that has ended is tried less often each time; one that has yet to fire is not.
+func TestTell_EndedOneIsPatient(t *testing.T) {
+	t.Parallel()
+	for _, cancelled := range []bool{true, false} {
+		w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+		e := w.engine("one")
+		w.set(t, e, func(a *sluice.Appointment) { a.Notice = sluice.Duration(time.Hour) })
+		w.deaf = sluice.Errorf(sluice.QuotaExceeded, "the log is full")
+		if cancelled {
+			require.NoError(t, e.Cancel(t.Context(), w.read("a"), "user:bob"))
+		}
+		for begin := w.now; w.now.Sub(begin) < 10*time.Minute; {
+			w.now = e.due.Fire(t.Context(), "acme/a").At
+		}
+		if !cancelled {
+			require.Equal(t, 600, w.asked)
+			continue
+		}
+		require.Less(t, w.asked, 20)
+		w.deaf = nil
+		require.Zero(t, e.due.Fire(t.Context(), "acme/a"))
+		require.Equal(t, []string{sluice.TypeAppointmentCancelled}, w.told)
+		require.Empty(t, w.records)
+	}
+}

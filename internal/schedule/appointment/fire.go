@@ -48,8 +48,12 @@ func (k kind) look(a *sluice.Appointment) time.Time {
 
 // Mark returns an appointment's position in the list.
 func (kind) Mark(a *sluice.Appointment) (schedule.Mark, bool) {
-	over := a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed
-	return schedule.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: over}, a.State != sluice.AppointmentCancelled
+	return schedule.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: isOver(a)}, a.State != sluice.AppointmentCancelled
+}
+
+// isOver reports whether an appointment never fires again.
+func isOver(a *sluice.Appointment) bool {
+	return a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed || a.State == sluice.AppointmentCancelled
 }
 
 // Tries returns the number of attempts at an appointment's action.
@@ -72,6 +76,9 @@ func (k kind) Step(ctx context.Context, key string, a *sluice.Appointment) (next
 		return next, nil
 	}
 	next.More = d.do != remove
+	if d.do == tell && isOver(a) {
+		return next, k.due.End(a.Namespace, func() error { return k.tell(ctx, a) })
+	}
 	return next, k.do(ctx, a, d)
 }
 
