@@ -78,8 +78,8 @@ func (s *space) set(ref sluice.EntryRef, ev *sluice.Event, seq, reading uint64) 
 	s.settle(ref)
 }
 
-// fits takes bytes for an entry, if necessary those of records without an entry, which have only the
-// room that entries leave. The caller holds the lock.
+// fits takes bytes for an entry, if necessary those of as many records without an entry, which have
+// only the room that entries leave. The caller holds the lock.
 func (s *space) fits(bytes int64) bool {
 	if s.account.take(bytes) {
 		return true
@@ -87,13 +87,17 @@ func (s *space) fits(bytes int64) bool {
 	if !s.spare {
 		return false
 	}
-	s.spare = false
 	for _, rec := range s.records {
-		if rec.loose && !rec.gone && !s.outlives(&rec.Record) {
-			s.overlook(rec)
+		if !rec.loose || rec.gone || s.outlives(&rec.Record) {
+			continue
+		}
+		s.overlook(rec)
+		if s.account.take(bytes) {
+			return true
 		}
 	}
-	return s.account.take(bytes)
+	s.spare = false
+	return false
 }
 
 // overlook forgets a record without an entry, for lack of room. The caller holds the lock.

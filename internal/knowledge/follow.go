@@ -154,9 +154,17 @@ func (s *space) want(refs []sluice.EntryRef) {
 	}
 }
 
-// fetch reads the results of an entry. It reads the comparisons before the embedding, which would
-// otherwise create their jobs.
+// fetch reads the results of an entry: its embedding and, if there is one, its comparisons. It enters
+// these first, because the embedding would otherwise create their jobs.
 func (s *space) fetch(ctx context.Context, ref sluice.EntryRef) error {
+	r, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(ref))
+	if err != nil {
+		return err
+	}
+	if r.Revision == 0 {
+		s.lost(r.ID)
+		return nil
+	}
 	if ref.Source == sluice.SourceLocal {
 		all, err := s.deps.Records.Comparisons(ctx, s.config.Namespace, ref.ID)
 		if err != nil {
@@ -166,15 +174,7 @@ func (s *space) fetch(ctx context.Context, ref sluice.EntryRef) error {
 			s.learn(all[i])
 		}
 	}
-	r, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(ref))
-	switch {
-	case err != nil:
-		return err
-	case r.Revision == 0:
-		s.lost(r.ID)
-	default:
-		s.restore(r)
-	}
+	s.restore(r)
 	return nil
 }
 

@@ -32,6 +32,16 @@ func crowded(t *testing.T) (*space, *shelf, int) {
 	return s, store, n
 }
 
+// forgetful returns a crowded space that has forgotten all records, with the store.
+func forgetful(t *testing.T) (*space, *shelf) {
+	t.Helper()
+	s, store, _ := crowded(t)
+	for _, rec := range s.records {
+		s.overlook(rec)
+	}
+	return s, store
+}
+
 // Entries of any source take the room of records outside the pattern, and are not read again for them.
 func TestSpace_RecordsOutsideLeaveRoomToEntries(t *testing.T) {
 	t.Parallel()
@@ -52,9 +62,9 @@ func TestSpace_RecordsOutsideLeaveRoomToEntries(t *testing.T) {
 // Records that were forgotten for lack of room are read again, but rarely, and if there is room.
 func TestSpace_ForgottenRecordsAreReadAgain(t *testing.T) {
 	t.Parallel()
-	s, store, n := crowded(t)
+	s, store := forgetful(t)
+	n := len(store.events)
 	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "e"}, event("e", 1), 5000, 1)
-	require.Empty(t, s.records)
 	for range recheckSweeps - 1 {
 		require.False(t, s.due())
 	}
@@ -107,13 +117,12 @@ func TestSpace_ErasedRecordNeedsNoRoom(t *testing.T) {
 // A record in memory may be older than forgotten ones of its entry: the store knows.
 func TestSweep_AsksTheStoreForForgottenRecords(t *testing.T) {
 	t.Parallel()
-	s, store, n := crowded(t)
-	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "e"}, event("e", 1), 5000, 1)
+	s, store := forgetful(t)
 	own := sluice.EntryRef{Source: sluice.SourceLocal, ID: "3"}
 	delete(store.events, 4)
 	store.events[9000] = "3"
 	store.stored = []Record{{ID: "comparison.3.x", Revision: 1, Entry: own, Seq: 9000}, {ID: embeddingID(own), Revision: 2, Entry: own, Seq: 4}}
-	s.learn(Record{ID: "comparison.3.y", Revision: uint64(n + 1), Type: sluice.JobCompare, Entry: own, State: done, Seq: 4, Pair: &Pair{}})
+	s.learn(Record{ID: "comparison.3.y", Revision: 9000, Type: sluice.JobCompare, Entry: own, State: done, Seq: 4, Pair: &Pair{}})
 	require.Len(t, s.records, 1)
 	for range ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
@@ -129,7 +138,7 @@ func TestSweep_AsksTheStoreForForgottenRecords(t *testing.T) {
 // A new entry whose record was forgotten gets it from the store.
 func TestSpace_EntryWantsItsForgottenRecord(t *testing.T) {
 	t.Parallel()
-	s, _, _ := crowded(t)
+	s, _ := forgetful(t)
 	ref := sluice.EntryRef{Source: sluice.SourceLocal, ID: "7"}
 	s.set(ref, event("7", 1), 5000, 1)
 	require.Equal(t, []sluice.EntryRef{ref}, s.takeWanted())
@@ -177,6 +186,18 @@ func TestOmissions_OutdatedEntriesLeaveRecords(t *testing.T) {
 	o.outdate(4)
 	require.False(t, o.partial(""))
 	require.Positive(t, o.unknown)
+}
+
+// An entry takes the room of as many records as it needs, which are not read again for nothing.
+func TestSpace_EntryLeavesRoomToOtherRecords(t *testing.T) {
+	t.Parallel()
+	s, _, n := crowded(t)
+	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "e"}, event("e", 1), 5000, 1)
+	require.Len(t, s.items, 1)
+	require.Greater(t, len(s.records), n-20)
+	for range 2 * recheckSweeps {
+		require.False(t, s.due())
+	}
 }
 
 func (s *shelf) Get(_ context.Context, _, id string) (Record, error) {
