@@ -208,8 +208,6 @@ func (s *space) dropLocked(ref sluice.EntryRef, seq uint64) {
 			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
 		case rec != nil && (seq == 0 || seq == rec.Seq) && !s.omitted.partial(ref.Subscription): // the pattern leaves it out
 			rec.gone, rec.orphan = true, 0
-		case s.forgotten() && ref.Source == sluice.SourceLocal && !s.omitted.has(ref): // an event outside the pattern may have records
-			s.loosen(&held{Record: Record{ID: id, Type: embeddingType(ref), Entry: ref}})
 		}
 		return
 	}

@@ -236,6 +236,9 @@ func (s *space) readLog(ctx context.Context, at *place) error {
 			s.retain(sluice.SourceLocal, "", at.reading)
 			at.whole = true
 		}
+		if atEnd {
+			s.passed = max(s.passed, page.ThroughSeq)
+		}
 		if atEnd || page.ThroughSeq <= at.since { // or no more can be read now
 			at.since = max(at.since, page.ThroughSeq)
 			return nil
@@ -258,6 +261,7 @@ func (s *space) changes(ctx context.Context, at *place) (sluice.ObservePage, err
 func (s *space) anew(incarnation string, at *place) {
 	if s.incarnation != "" && (s.incarnation != incarnation || at.since > 0) {
 		s.renumber()
+		s.passed = 0
 	}
 	s.incarnation = incarnation
 	*at = place{incarnation: incarnation, reading: s.begin("")}
@@ -269,6 +273,9 @@ func (s *space) take(c *sluice.Change, reading uint64) {
 	switch {
 	case c.Op == sluice.OpDelete:
 		s.drop(ref, c.ErasedSeq)
+		if s.passed > 0 && c.Event.Seq > s.passed { // not read before
+			s.doubt(ref)
+		}
 	case s.config.Pattern.Match(c.Event.Path):
 		s.set(ref, &c.Event, c.Event.Seq, reading)
 	}

@@ -62,8 +62,8 @@ func (o *omissions) noted(n int) {
 	o.account.force(missedBytes * int64(n))
 }
 
-// remove forgets that an entry had no room, and reports whether it was noted. A sequence other than
-// 0 must be that of the note.
+// remove forgets that an entry had no room, and reports whether it was noted, or may have been one too
+// many for that. A sequence other than 0 must be that of the note.
 func (o *omissions) remove(ref sluice.EntryRef, seq uint64) bool {
 	m := o.bySource[ref.Subscription]
 	if m == nil {
@@ -73,7 +73,7 @@ func (o *omissions) remove(ref sluice.EntryRef, seq uint64) bool {
 	is, known := m.known[key]
 	switch {
 	case !known:
-		return m.more
+		return m.more && seq == 0
 	case seq != 0 && is != seq:
 		return false
 	}
@@ -134,14 +134,14 @@ func (o *omissions) outdate(first uint64) {
 	}
 }
 
-// has reports whether an entry had no room. It may have had room if there are more than are noted.
+// has reports whether it is noted that an entry had no room.
 func (o *omissions) has(ref sluice.EntryRef) bool {
 	m := o.bySource[ref.Subscription]
 	if m == nil {
 		return false
 	}
 	_, known := m.known[maphash.Comparable(o.seed, ref)]
-	return known || m.more
+	return known
 }
 
 // partial reports whether a source has entries without room.

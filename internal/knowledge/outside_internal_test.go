@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,7 +19,7 @@ func crowded(t *testing.T) (*space, *shelf, int) {
 	s := filled(t, 0, 2, 0, sluice.SourceLocal)
 	store := &shelf{events: map[uint64]string{}}
 	s.deps.Log, s.deps.Records, s.deps.Owns = store, store, store
-	s.account.of.limit, s.readings.loading = 400_000, nil
+	s.account.of.limit, s.readings.loading, s.passed = 400_000, nil, 5000
 	n := 0
 	for before := -1; len(s.records) > before; n++ {
 		before = len(s.records)
@@ -90,11 +91,18 @@ func TestSpace_ForgottenRecordsAreReadAgain(t *testing.T) {
 func TestSpace_ForgottenRecordGoesWithItsEvent(t *testing.T) {
 	t.Parallel()
 	s, store, _ := crowded(t)
-	s.drop(sluice.EntryRef{Source: sluice.SourceLocal, ID: "3"}, 4)
-	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "e"}, event("e", 1), 5000, 1)
-	s.drop(sluice.EntryRef{Source: sluice.SourceLocal, ID: "4"}, 5)
+	erase(s, "3", 4, 9001)
+	for _, rec := range s.records {
+		if !rec.gone {
+			s.overlook(rec)
+			store.stored = append(store.stored, rec.Record)
+		}
+	}
+	delete(store.events, 5)
+	erase(s, "4", 5, 9002)
 	s.omitted.add(sluice.EntryRef{Source: sluice.SourceLocal, ID: "5"}, 7000)
-	s.drop(sluice.EntryRef{Source: sluice.SourceLocal, ID: "5"}, 6) // a former version of an entry that has no room
+	delete(store.events, 6)
+	erase(s, "5", 6, 9003) // a former version of an entry that has no room
 	for range ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
 	}
@@ -111,7 +119,7 @@ func TestSpace_ErasedRecordNeedsNoRoom(t *testing.T) {
 	for range ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
 	}
-	require.Equal(t, []string{"entry.3", "comparison.3"}, store.purged)
+	require.Equal(t, []string{"comparison.3", "entry.3"}, store.purged)
 }
 
 // A record in memory may be older than forgotten ones of its entry: the store knows.
@@ -132,7 +140,7 @@ func TestSweep_AsksTheStoreForForgottenRecords(t *testing.T) {
 	for range recheckSweeps + ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
 	}
-	require.Equal(t, []string{"entry.3", "comparison.3"}, store.purged)
+	require.Equal(t, []string{"comparison.3", "entry.3"}, store.purged)
 }
 
 // A new entry whose record was forgotten gets it from the store.
@@ -188,6 +196,133 @@ func TestOmissions_OutdatedEntriesLeaveRecords(t *testing.T) {
 	require.Positive(t, o.unknown)
 }
 
+// erase has an erasure read from the log, of an event that had a sequence.
+func erase(s *space, id string, had, at uint64) {
+	s.take(&sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: at, ID: id}, ErasedSeq: had}, 1)
+}
+
+// An erased event takes no result of a later one of its entry along, which is outside the pattern too.
+func TestSpace_ErasedEventLeavesResultsOfALaterOne(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		s, store := forgetful(t)
+		ref := sluice.EntryRef{Source: sluice.SourceLocal, ID: "a"}
+		later := Record{ID: embeddingID(ref), Revision: 9000, Type: sluice.JobEmbed, Entry: ref, State: done, Seq: 9000}
+		store.events[9000], store.stored = "a", []Record{later}
+		if known {
+			s.learn(later)
+		}
+		erase(s, "a", 5000, 9001)
+		for range othersSweeps {
+			require.NoError(t, s.sweep(t.Context()))
+		}
+		require.Empty(t, store.purged, "known: %t", known)
+	}
+}
+
+// Erasures of any number of events outside the pattern take no memory of entries, and have the store
+// asked about a limited number, but none again.
+func TestSpace_ErasuresLeaveRoomToEntries(t *testing.T) {
+	t.Parallel()
+	s, store := forgetful(t)
+	before, _ := s.account.bytes()
+	for range 2 {
+		for i := range uint64(10_000) {
+			erase(s, fmt.Sprint("never embedded ", i), 5000+i, 20_000+i)
+		}
+		is, _ := s.account.bytes()
+		require.Equal(t, before, is)
+		for range othersSweeps {
+			require.NoError(t, s.sweep(t.Context()))
+		}
+		s.passed = 30_000
+	}
+	require.Equal(t, mostDoubts, store.got)
+	require.Empty(t, store.purged)
+}
+
+// Only erasures that were not read before are new, those at the start of a server are not.
+func TestSpace_ErasuresAreNewOnce(t *testing.T) {
+	t.Parallel()
+	s, store := forgetful(t)
+	s.passed = 0
+	read := func(at place) { require.NoError(t, s.readLog(t.Context(), &at)) }
+	store.page = sluice.ObservePage{Incarnation: "i", ThroughSeq: 8, LastSeq: 8, Items: []sluice.Change{{Op: sluice.OpDelete, Event: sluice.Event{Seq: 8, ID: "a"}, ErasedSeq: 7}}}
+	read(place{})
+	require.Empty(t, s.doubts)
+	store.page.ThroughSeq, store.page.LastSeq = 9, 9
+	store.page.Items = append(store.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 9, ID: "b"}, ErasedSeq: 6})
+	read(place{})
+	require.Equal(t, map[sluice.EntryRef]int{{Source: sluice.SourceLocal, ID: "b"}: 0}, s.doubts)
+	clear(s.doubts)
+	read(place{})
+	store.page = sluice.ObservePage{Incarnation: "another", ThroughSeq: 2, LastSeq: 2, Items: store.page.Items[:0]}
+	read(place{})
+	require.Empty(t, s.doubts)
+	store.page.ThroughSeq, store.page.LastSeq = 3, 3
+	store.page.Items = []sluice.Change{{Op: sluice.OpDelete, Event: sluice.Event{Seq: 3, ID: "c"}, ErasedSeq: 1}}
+	read(place{})
+	require.Len(t, s.doubts, 1)
+}
+
+// A doubt about which the store does not answer stays, and one about an entry that came back ends.
+func TestSpace_DoubtsStayOrEnd(t *testing.T) {
+	t.Parallel()
+	s, store := forgetful(t)
+	store.stored = []Record{{ID: "entry.a", Revision: 1, Entry: sluice.EntryRef{Source: sluice.SourceLocal, ID: "a"}, Seq: 10_000}}
+	store.broken = map[uint64]bool{10_000: true}
+	erase(s, "a", 10_000, 10_001)
+	erase(s, "b", 10_000, 10_002)
+	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "b"}, event("b", 1), 10_003, 1)
+	require.Empty(t, s.doubted(ownersSweeps))
+	require.ErrorContains(t, s.sweep(t.Context()), "damaged")
+	store.broken = nil
+	for range recheckSweeps + ownersSweeps {
+		require.NoError(t, s.sweep(t.Context()))
+	}
+	require.Empty(t, s.doubts)
+	require.Equal(t, []string{"comparison.a", "entry.a"}, store.purged)
+}
+
+// Erasures beyond the noted entries without room take no memory of entries, and no results of later ones.
+func TestSpace_ErasuresBeyondTheNotesAreDoubts(t *testing.T) {
+	t.Parallel()
+	s, store := forgetful(t)
+	ref := sluice.EntryRef{Source: sluice.SourceLocal, ID: "a"}
+	store.events[9000], store.stored = "a", []Record{{ID: embeddingID(ref), Revision: 1, Entry: ref, Seq: 9000}}
+	s.omitted.bySource[""] = &missed{known: map[uint64]uint64{}, more: true}
+	before, _ := s.account.bytes()
+	erase(s, "a", 5000, 9001)
+	is, _ := s.account.bytes()
+	require.Equal(t, before, is)
+	for range othersSweeps {
+		require.NoError(t, s.sweep(t.Context()))
+	}
+	require.Empty(t, store.purged)
+}
+
+// The record of an event that is erased while anything is read goes too, although it has no room.
+func TestSpace_ErasureWhileRecordsAreReadCounts(t *testing.T) {
+	t.Parallel()
+	s, store := forgetful(t)
+	s.omitted.unknown = 0 // as at the start
+	s.load()
+	erase(s, "4", 5, 9001)
+	delete(store.events, 5)
+	s.account.force(400_000)
+	reading := s.beginRecords()
+	ref := sluice.EntryRef{Source: sluice.SourceLocal, ID: "4"}
+	store.stored = []Record{{ID: embeddingID(ref), Revision: 5, Type: sluice.JobEmbed, Entry: ref, State: done, Seq: 5}}
+	s.replace(store.stored[0], reading)
+	s.lose(reading)
+	require.Empty(t, s.records)
+	s.readings.loading = nil
+	for range ownersSweeps {
+		require.NoError(t, s.sweep(t.Context()))
+	}
+	require.ElementsMatch(t, []string{"entry.4", "comparison.4"}, store.purged)
+}
+
 // An entry takes the room of as many records as it needs, which are not read again for nothing.
 func TestSpace_EntryLeavesRoomToOtherRecords(t *testing.T) {
 	t.Parallel()
@@ -200,7 +335,12 @@ func TestSpace_EntryLeavesRoomToOtherRecords(t *testing.T) {
 	}
 }
 
+func (s *shelf) Changes(context.Context, string, model.ChangeQuery) (sluice.ObservePage, error) {
+	return s.page, nil
+}
+
 func (s *shelf) Get(_ context.Context, _, id string) (Record, error) {
+	s.got++
 	for i := range s.stored {
 		if s.stored[i].ID == id {
 			return s.stored[i], nil

@@ -25,6 +25,7 @@ type space struct {
 	changed     chan struct{} // closed and replaced when a task may be ready
 	readings    readings
 	incarnation string // of the log that was read; used only by followLog
+	passed      uint64 // sequence up to which that log was read, once it was read to its end; used only by followLog
 	byAge       []aged // own entries by sequence
 	mirrors     map[string]*sluice.Mirror
 	wanted      map[sluice.EntryRef]bool // entries with a stored result that is not in memory
@@ -32,7 +33,8 @@ type space struct {
 	scans   chan struct{} // limits concurrent searches and lists
 	account *account
 	omitted omissions
-	spare   bool // there may be records that leave their room to entries
+	spare   bool                    // there may be records that leave their room to entries
+	doubts  map[sluice.EntryRef]int // own entries with an erased event, and their sweeps; see doubt
 
 	local, mirrored *vector.Index[sluice.EntryRef]
 }
@@ -71,7 +73,7 @@ type held struct {
 func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
 	mine := &account{of: memory}
 	s := &space{
-		config: c, deps: deps, opts: opts, account: mine, omitted: newOmissions(mine), scans: make(chan struct{}, max(1, opts.Scans/2)), wanted: map[sluice.EntryRef]bool{},
+		config: c, deps: deps, opts: opts, account: mine, omitted: newOmissions(mine), scans: make(chan struct{}, max(1, opts.Scans/2)), wanted: map[sluice.EntryRef]bool{}, doubts: map[sluice.EntryRef]int{},
 		items: map[sluice.EntryRef]*item{}, records: map[string]*held{}, tasks: map[string]*task{},
 		changed: make(chan struct{}), mirrors: map[string]*sluice.Mirror{}, readings: newReadings(),
 		local: vector.New[sluice.EntryRef](c.Dimensions), mirrored: vector.New[sluice.EntryRef](c.Dimensions),

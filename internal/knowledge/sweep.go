@@ -89,6 +89,11 @@ func (s *space) sweep(ctx context.Context) error {
 			s.forget(ref)
 		}
 	}
+	for _, ref := range s.doubted(after) {
+		if err := s.resolve(ctx, ref); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -140,23 +145,24 @@ func (s *space) logged(ctx context.Context, ref sluice.EntryRef, seq uint64) (bo
 	return err == nil && item.Change.Key() == ref.ID, err // the log may be another one
 }
 
-// lastSeq returns the last sequence in the stored records of an own entry.
+// lastSeq returns the last sequence in the stored records of an own entry; 0 if it has no embedding.
 func (s *space) lastSeq(ctx context.Context, ref sluice.EntryRef) (uint64, error) {
-	all, err := s.deps.Records.Comparisons(ctx, s.config.Namespace, ref.ID)
-	if err != nil {
+	is, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(ref))
+	if err != nil || is.Revision == 0 {
 		return 0, err
 	}
-	is, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(ref))
+	all, err := s.deps.Records.Comparisons(ctx, s.config.Namespace, ref.ID)
 	for i := range all {
 		is.Seq = max(is.Seq, all[i].Seq)
 	}
 	return is.Seq, err
 }
 
-// purges returns the ids, or beginnings of ids, of an entry's records.
+// purges returns the ids, or beginnings of ids, of an entry's records. The embedding is the last one:
+// without it, the others are not looked for.
 func purges(ref sluice.EntryRef) []string {
 	if ref.Source == sluice.SourceLocal {
-		return []string{embeddingID(ref), streams.Comparisons(ref.ID)}
+		return []string{streams.Comparisons(ref.ID), embeddingID(ref)}
 	}
 	return []string{embeddingID(ref)}
 }

@@ -22,6 +22,8 @@ type shelf struct {
 	asked  int
 	purged []string
 	stored []Record
+	got    int // questions about embeddings
+	page   sluice.ObservePage
 }
 
 func (s *shelf) EventAt(_ context.Context, _ string, seq uint64) (sluice.Event, error) {
@@ -80,7 +82,7 @@ func TestSweep_RecordStaysWithItsEvent(t *testing.T) {
 	store.purged = nil
 	s.drop(sluice.EntryRef{Source: sluice.SourceLocal, ID: "stays"}, 6)
 	sweeps(ownersSweeps)
-	require.Equal(t, []string{"entry.stays", "comparison.stays"}, store.purged, "it was erased")
+	require.Equal(t, []string{"comparison.stays", "entry.stays"}, store.purged, "it was erased")
 	require.Equal(t, 8, store.asked)
 	require.Empty(t, s.records)
 }
