@@ -74,21 +74,27 @@ func (r *Registry) removeConsumers(ctx context.Context, sub *sluice.Subscription
 // failure the subscription still exists, as cancelled, and can be deleted again. Code
 // SubscriptionMissing.
 func (r *Registry) Delete(ctx context.Context, id, by string) error {
-	return r.erase(ctx, id, by, func() error { return nil })
+	return r.erase(ctx, id, by, func(*sluice.Subscription) (bool, error) { return true, nil })
 }
 
-// erase is Delete that calls first after each read of the subscription, and returns its error.
-func (r *Registry) erase(ctx context.Context, id, by string, first func() error) error {
+// erase is Delete that calls concerns after each read of the subscription. It returns the error of
+// concerns, and does nothing if concerns returns false.
+func (r *Registry) erase(ctx context.Context, id, by string, concerns func(*sluice.Subscription) (bool, error)) error {
 	a := act{by: by, action: sluice.ActionSubscriptionDelete}
 	var intent *ledger.Intent
 	for {
 		sub, err := r.load(ctx, id)
+		ok := false
 		if err == nil {
-			err = first()
+			ok, err = concerns(sub)
 		}
 		if err != nil {
 			intent.Fail(ctx, err)
 			return err
+		}
+		if !ok {
+			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "the subscription was replaced meanwhile"))
+			return nil
 		}
 		if intent, err = r.intend(ctx, a, intent, sub, nil); err != nil {
 			return err

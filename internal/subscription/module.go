@@ -63,11 +63,11 @@ func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by s
 }
 
 // PauseHandler is Pause for the subscription of a module's handler. It does nothing if the
-// subscription is not active or is missing. Codes Unavailable if the ledger is not writable; those of
-// first.
-func (r *Registry) PauseHandler(ctx context.Context, id, by string, first func() error) error {
+// subscription is not active, is missing or is not the module's. Codes Unavailable if the ledger is
+// not writable; those of first.
+func (r *Registry) PauseHandler(ctx context.Context, module, id, by string, first func() error) error {
 	sub, err := r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, func(sub *sluice.Subscription) (bool, error) {
-		if sub.State != sluice.Active {
+		if sub.State != sluice.Active || sub.Module != module {
 			return false, nil
 		}
 		if err := first(); err != nil {
@@ -82,16 +82,27 @@ func (r *Registry) PauseHandler(ctx context.Context, id, by string, first func()
 }
 
 // SuspendHandler suspends the subscription of a module's handler. It does nothing if the subscription
-// is not active or is missing. Like Disable, it succeeds even without the ledger. Codes: those of
-// first.
-func (r *Registry) SuspendHandler(ctx context.Context, id, reason string, first func() error) error {
-	return r.stop(ctx, id, sluice.Suspended, reason, func(*sluice.Subscription) (bool, error) { return true, first() })
+// is not active, is missing or is not the module's. Like Disable, it succeeds even without the
+// ledger. Codes: those of first.
+func (r *Registry) SuspendHandler(ctx context.Context, module, id, reason string, first func() error) error {
+	return r.stop(ctx, id, sluice.Suspended, reason, ofModule(module, first))
 }
 
 // DeleteHandler is Delete for the subscription of a module's handler. It does nothing if the
-// subscription is missing. Codes: those of first.
-func (r *Registry) DeleteHandler(ctx context.Context, id, by string, first func() error) error {
-	return unlessMissing(r.erase(ctx, id, by, first))
+// subscription is missing or is not the module's. Codes: those of first.
+func (r *Registry) DeleteHandler(ctx context.Context, module, id, by string, first func() error) error {
+	return unlessMissing(r.erase(ctx, id, by, ofModule(module, first)))
+}
+
+// ofModule returns a function that reports whether a subscription is a module's, and calls first if
+// it is.
+func ofModule(module string, first func() error) func(*sluice.Subscription) (bool, error) {
+	return func(sub *sluice.Subscription) (bool, error) {
+		if sub.Module != module {
+			return false, nil
+		}
+		return true, first()
+	}
 }
 
 // follow changes the pattern of a subscription, which continues at the first event that it may not

@@ -33,7 +33,7 @@ func TestPutHandler_PatternKeepsThePlace(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.store.Log.Publish(t.Context(), "default", []sluice.Event{{ID: "1", Path: "/b", Type: "t"}, {ID: "2", Path: "/a/1", Type: "t"}, {ID: "3", Path: "/a", Type: "t"}})
 	require.NoError(t, err)
-	require.NoError(t, b.SuspendHandler(t.Context(), "m-h", "its files have changed", always))
+	require.NoError(t, b.SuspendHandler(t.Context(), "m", "m-h", "its files have changed", always))
 
 	b.consumers.fail = []error{errors.New("no answer")}
 	_, err = put("/a/*")
@@ -93,10 +93,10 @@ func TestHandler_OutdatedLookChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	outdated := sluice.Errorf(sluice.Conflict, "it was approved meanwhile")
 	for name, act := range map[string]func(first func() error) error{
-		"pause":   func(first func() error) error { return b.PauseHandler(t.Context(), "m-h", "root", first) },
-		"suspend": func(first func() error) error { return b.SuspendHandler(t.Context(), "m-h", "changed", first) },
+		"pause":   func(first func() error) error { return b.PauseHandler(t.Context(), "m", "m-h", "root", first) },
+		"suspend": func(first func() error) error { return b.SuspendHandler(t.Context(), "m", "m-h", "changed", first) },
 		"delete": func(first func() error) error {
-			return b.DeleteHandler(t.Context(), "m-h", "root", first)
+			return b.DeleteHandler(t.Context(), "m", "m-h", "root", first)
 		},
 		"put": func(first func() error) error {
 			_, err := b.PutHandler(t.Context(), "m-h", handler(t, "/b/**"), "other", first)
@@ -129,7 +129,7 @@ func TestHandler_StopsActiveOnes(t *testing.T) {
 	b := newBench(t)
 	never := func() error { return errors.New("no reason to look") }
 	stop := func(first func() error) error {
-		return errors.Join(b.PauseHandler(t.Context(), "m-h", "root", first), b.SuspendHandler(t.Context(), "m-h", "changed", first))
+		return errors.Join(b.PauseHandler(t.Context(), "m", "m-h", "root", first), b.SuspendHandler(t.Context(), "m", "m-h", "changed", first))
 	}
 	require.NoError(t, stop(never), "it is missing")
 	before, err := b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root", always)
@@ -142,4 +142,32 @@ func TestHandler_StopsActiveOnes(t *testing.T) {
 	_, err = b.Cancel(t.Context(), before, func() error { return nil })
 	require.NoError(t, err)
 	require.NoError(t, stop(never), "it has ended")
+}
+
+// Acts on a handler leave a subscription with its ID alone that is another module's, or of no module.
+func TestHandler_ForeignSubscriptionStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, _, err := b.Put(t.Context(), "m-h", parse(t, `{"pattern":"/a/**","endpoint":{"url":"`+url+`"}}`), "bob")
+	require.NoError(t, err)
+	stays := func(module string) {
+		before, err := b.Get(t.Context(), "m-h")
+		require.NoError(t, err)
+		require.NoError(t, b.PauseHandler(t.Context(), module, "m-h", "root", always))
+		require.NoError(t, b.SuspendHandler(t.Context(), module, "m-h", "changed", always))
+		require.NoError(t, b.DeleteHandler(t.Context(), module, "m-h", "root", always))
+		req := handler(t, "/a/**")
+		req.Module = module
+		_, err = b.PutHandler(t.Context(), "m-h", req, "root", always)
+		requireCode(t, sluice.SubscriptionDiffers, err)
+		after, err := b.Get(t.Context(), "m-h")
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+	}
+	stays("m")
+
+	require.NoError(t, b.Delete(t.Context(), "m-h", "bob"))
+	_, err = b.PutHandler(t.Context(), "m-h", handler(t, "/a/**"), "root", always)
+	require.NoError(t, err)
+	stays("other")
 }

@@ -33,11 +33,12 @@ type Approvals interface {
 
 // Subscriptions creates and ends the subscriptions of handlers.
 type Subscriptions interface {
-	// The methods with first call it in each of their tries, and return its error.
+	// The methods with first call it in each of their tries, and return its error. They leave a
+	// subscription as it is that is not the module's.
 	PutHandler(ctx context.Context, id string, req *subscription.Request, by string, first func() error) (*sluice.Subscription, error)
-	PauseHandler(ctx context.Context, id, by string, first func() error) error
-	SuspendHandler(ctx context.Context, id, reason string, first func() error) error
-	DeleteHandler(ctx context.Context, id, by string, first func() error) error
+	PauseHandler(ctx context.Context, name, id, by string, first func() error) error
+	SuspendHandler(ctx context.Context, name, id, reason string, first func() error) error
+	DeleteHandler(ctx context.Context, name, id, by string, first func() error) error
 	// Get returns a subscription. Code SubscriptionMissing.
 	Get(ctx context.Context, id string) (*sluice.Subscription, error)
 }
@@ -288,7 +289,7 @@ func (s *Service) giveWay(ctx context.Context, name string, a *Approval) error {
 func (s *Service) pause(ctx context.Context, name string, a *Approval, by string) error {
 	stands := s.stands(ctx, name, a)
 	for _, id := range a.Subscriptions {
-		if err := s.Subscriptions.PauseHandler(ctx, id, by, stands); err != nil {
+		if err := s.Subscriptions.PauseHandler(ctx, name, id, by, stands); err != nil {
 			return fmt.Errorf("pause subscription %s: %w", id, err)
 		}
 	}
@@ -299,7 +300,7 @@ func (s *Service) pause(ctx context.Context, name string, a *Approval, by string
 func (s *Service) suspend(ctx context.Context, name string, a *Approval, reason string) error {
 	stands := s.stands(ctx, name, a)
 	for _, id := range a.Subscriptions {
-		if err := s.Subscriptions.SuspendHandler(ctx, id, reason, stands); err != nil {
+		if err := s.Subscriptions.SuspendHandler(ctx, name, id, reason, stands); err != nil {
 			return fmt.Errorf("suspend subscription %s: %w", id, err)
 		}
 	}
@@ -339,7 +340,7 @@ func (s *Service) Remove(ctx context.Context, name, by string) error {
 func (s *Service) end(ctx context.Context, a act, before *Approval, ids []string) error {
 	stands := s.stands(ctx, a.module, before)
 	for _, id := range ids {
-		if err := s.Subscriptions.DeleteHandler(ctx, id, a.by, stands); err != nil {
+		if err := s.Subscriptions.DeleteHandler(ctx, a.module, id, a.by, stands); err != nil {
 			return fmt.Errorf("delete subscription %s: %w", id, err)
 		}
 	}

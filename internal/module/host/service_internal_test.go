@@ -27,6 +27,7 @@ type office struct {
 	refuses  bool            // further subscriptions
 	events   []string
 	mark     sluice.Unsafe
+	module   string   // of the subscriptions
 	stopped  []string // subscriptions that were paused or suspended
 	stopping func()   // before each look at the record for that, or for a deletion; nil: nothing
 	putting  func()   // before each subscription is stored, after the look at the record; nil: nothing
@@ -88,12 +89,12 @@ func (h handlers) PutHandler(_ context.Context, id string, _ *subscription.Reque
 	return &sluice.Subscription{ID: id}, nil
 }
 
-func (h handlers) PauseHandler(ctx context.Context, id, _ string, first func() error) error {
-	return h.SuspendHandler(ctx, id, "", first)
+func (h handlers) PauseHandler(ctx context.Context, name, id, _ string, first func() error) error {
+	return h.SuspendHandler(ctx, name, id, "", first)
 }
 
-func (h handlers) SuspendHandler(_ context.Context, id, _ string, first func() error) error {
-	if !h.subs[id] {
+func (h handlers) SuspendHandler(_ context.Context, name, id, _ string, first func() error) error {
+	if !h.subs[id] || name != "billing" {
 		return nil
 	}
 	if h.stopping != nil {
@@ -107,7 +108,10 @@ func (h handlers) SuspendHandler(_ context.Context, id, _ string, first func() e
 	return nil
 }
 
-func (h handlers) DeleteHandler(_ context.Context, id, _ string, first func() error) error {
+func (h handlers) DeleteHandler(_ context.Context, name, id, _ string, first func() error) error {
+	if name != "billing" {
+		return nil
+	}
 	if h.stopping != nil {
 		h.stopping()
 	}
@@ -119,7 +123,7 @@ func (h handlers) DeleteHandler(_ context.Context, id, _ string, first func() er
 }
 
 func (h handlers) Get(_ context.Context, id string) (*sluice.Subscription, error) {
-	sub := &sluice.Subscription{}
+	sub := &sluice.Subscription{Lifecycle: sluice.Lifecycle{Module: h.module}}
 	if h.subs[id] {
 		sub.State = sluice.Active
 	}
@@ -129,7 +133,7 @@ func (h handlers) Get(_ context.Context, id string) (*sluice.Subscription, error
 // serving returns a service of a host with the module billing.
 func serving(t *testing.T) (*Service, *office, string) {
 	t.Helper()
-	dirs, o := t.TempDir(), &office{subs: map[string]bool{}}
+	dirs, o := t.TempDir(), &office{subs: map[string]bool{}, module: "billing"}
 	writes(t, dirs, "billing", "exit 0")
 	h := open(t, dirs, &reports{})
 	return NewService(Deps{
@@ -240,6 +244,10 @@ func TestStopUnsafe_ConcurrentChangeIsTriedAgain(t *testing.T) {
 	o.stopping = nil
 	require.NoError(t, s.stopUnsafe(t.Context(), "billing"))
 	require.Equal(t, []string{"billing-run"}, o.stopped)
+
+	o.events, o.subs["billing-run"], o.module = nil, true, "other"
+	require.NoError(t, s.stopUnsafe(t.Context(), "billing"))
+	require.Empty(t, o.events, "the active subscription is not the module's")
 }
 
 // A module that is approved while an admin disables it stays approved, and all of its subscriptions active.

@@ -115,7 +115,7 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 		a = &after
 		defer s.Host.Set(ctx, name, a) // after its subscriptions are suspended, and also after an error
 	}
-	if active, err := s.anyActive(ctx, a.Subscriptions); err != nil || told && !active {
+	if active, err := s.anyActive(ctx, name, a.Subscriptions); err != nil || told && !active {
 		return err
 	}
 	err = s.tell(ctx, name, onceFor(a), sluice.TypeModuleUnsafe, map[string]any{
@@ -127,15 +127,16 @@ func (s *Service) stopUnsafe(ctx context.Context, name string) error {
 	return s.suspend(ctx, name, a, a.Unsafe.Reason)
 }
 
-// anyActive reports whether any of the subscriptions is active.
-func (s *Service) anyActive(ctx context.Context, ids []string) (bool, error) {
+// anyActive reports whether any of a module's subscriptions is active. It ignores those that are not
+// the module's.
+func (s *Service) anyActive(ctx context.Context, name string, ids []string) (bool, error) {
 	for _, id := range ids {
 		sub, err := s.Subscriptions.Get(ctx, id)
 		switch {
 		case sluice.CodeOf(err) == sluice.SubscriptionMissing:
 		case err != nil:
 			return false, fmt.Errorf("subscription %s: %w", id, err)
-		case sub.State == sluice.Active:
+		case sub.State == sluice.Active && sub.Module == name:
 			return true, nil
 		}
 	}
