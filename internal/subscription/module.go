@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // The methods of handlers call first, a look at the record of the module, and return its error. They
@@ -15,38 +16,58 @@ import (
 // PutHandler creates the subscription of a module's handler. If it exists, PutHandler changes it to
 // the request and resumes it at its position. It deletes and creates it again if it is cancelled,
 // or if the namespace or the ordering changes. Codes as for Put; SubscriptionDiffers if the ID
-// belongs to a subscription that is not the module's; Conflict if it is cancelled meanwhile;
-// those of first.
+// belongs to a subscription that is not the module's; those of first.
 func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by string, first func() error) (*sluice.Subscription, error) {
-	existing, err := r.load(ctx, id)
+	if err := streams.CheckSubscriptionID(id); err != nil {
+		return nil, err
+	}
+	for {
+		if sub, err := r.tryHandler(ctx, id, req, by, first); sub != nil || err != nil {
+			return sub, err
+		}
+	}
+}
+
+// tryHandler is a try of PutHandler. It returns nil if another try must follow.
+func (r *Registry) tryHandler(ctx context.Context, id string, req *Request, by string, first func() error) (*sluice.Subscription, error) {
+	sub, err := r.load(ctx, id)
+	missing := sluice.CodeOf(err) == sluice.SubscriptionMissing
 	if err := first(); err != nil {
 		return nil, err
 	}
-	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
-		created, _, err := r.Put(ctx, id, req, by)
-		return created, err
-	}
-	if err != nil {
+	switch {
+	case err != nil && !missing:
 		return nil, err
-	}
-	if existing.Module != req.Module {
+	case !missing && sub.Module != req.Module:
 		return nil, sluice.Errorf(sluice.SubscriptionDiffers, "the id %q is in use; give the handler another id in its manifest", id)
 	}
 	want, err := r.prepare(ctx, req, by)
 	if err != nil {
 		return nil, err
 	}
-	if existing.State == sluice.Cancelled || existing.Namespace != want.Namespace || existing.Policy.Ordering != want.Policy.Ordering {
-		if err := unlessMissing(r.Delete(ctx, id, by)); err != nil {
-			return nil, err
-		}
-		created, _, err := r.Put(ctx, id, req, by)
-		return created, err
+	want.ID = id
+	if missing {
+		return r.storeNew(ctx, want)
 	}
-	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
-	after, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
+	return r.putOver(ctx, sub, want, first)
+}
+
+// putOver changes the subscription of a handler as PutHandler does. It returns nil if the subscription
+// is missing or another one by now, also because it has deleted it.
+func (r *Registry) putOver(ctx context.Context, sub, want *sluice.Subscription, first func() error) (*sluice.Subscription, error) {
+	if !continues(sub, want) {
+		return nil, unlessMissing(r.erase(ctx, want.ID, want.CreatedBy, func(sub *sluice.Subscription) (bool, error) {
+			return sub.Module == want.Module && !continues(sub, want), first()
+		}))
+	}
+	a := act{by: want.CreatedBy, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
+	written := false
+	after, err := r.change(ctx, want.ID, a, func(sub *sluice.Subscription) (bool, error) {
 		if err := first(); err != nil {
 			return false, err
+		}
+		if written = continues(sub, want); !written {
+			return false, nil
 		}
 		if err := r.follow(ctx, sub, want.Pattern); err != nil {
 			return false, err
@@ -56,10 +77,17 @@ func (r *Registry) PutHandler(ctx context.Context, id string, req *Request, by s
 		sub.State, sub.Enabled, sub.Reason = sluice.Active, true, ""
 		return true, nil
 	})
-	if err == nil {
-		r.awaitApplied(ctx, after)
+	if err != nil || !written {
+		return nil, unlessMissing(err)
 	}
-	return after, err
+	r.awaitApplied(ctx, after)
+	return after, nil
+}
+
+// continues reports whether a subscription can be changed to the wanted one of a module at its
+// position.
+func continues(sub, want *sluice.Subscription) bool {
+	return sub.Module == want.Module && sub.State != sluice.Cancelled && sub.Namespace == want.Namespace && sub.Policy.Ordering == want.Policy.Ordering
 }
 
 // PauseHandler is Pause for the subscription of a module's handler. It does nothing if the

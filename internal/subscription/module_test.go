@@ -171,3 +171,65 @@ func TestHandler_ForeignSubscriptionStays(t *testing.T) {
 	require.NoError(t, err)
 	stays("other")
 }
+
+// A put that other acts overtake during its first look decides on the subscription as it is then.
+func TestPutHandler_OvertakenPutLooksAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ordered := handler(t, "/a/**")
+	ordered.Policy = &sluice.Policy{Ordering: sluice.OrderNone}
+	foreign := handler(t, "/a/**")
+	foreign.Module = "other"
+	outdated := sluice.Errorf(sluice.Conflict, "it was approved meanwhile")
+	put := func(req *subscription.Request, by string, first func() error) (*sluice.Subscription, error) {
+		return b.PutHandler(t.Context(), "m-h", req, by, first)
+	}
+	remove := func() { require.NoError(t, b.Delete(t.Context(), "m-h", "root")) }
+	puts := func(reqs ...*subscription.Request) func() {
+		return func() {
+			for _, req := range reqs {
+				_, err := put(req, "first", always)
+				require.NoError(t, err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		before, meanwhile func()
+		req               *subscription.Request
+		then              error  // of the looks after the first one
+		want              string // creator of the subscription afterwards
+		code              sluice.Code
+	}{
+		"changed, and the put is outdated":           {puts(ordered), puts(handler(t, "/b/**")), handler(t, "/a/**"), outdated, "first", sluice.Conflict},
+		"put first, and the put is outdated":         {puts(ordered), puts(ordered), handler(t, "/a/**"), outdated, "first", sluice.Conflict},
+		"created alike":                              {puts(), puts(handler(t, "/a/**")), handler(t, "/a/**"), nil, "second", ""},
+		"created otherwise":                          {puts(), puts(handler(t, "/b/**")), handler(t, "/a/**"), nil, "second", ""},
+		"created with another ordering":              {puts(), puts(ordered), handler(t, "/a/**"), nil, "second", ""},
+		"created by an outdated put's successor":     {puts(), puts(handler(t, "/b/**")), handler(t, "/a/**"), outdated, "first", sluice.Conflict},
+		"deleted":                                    {puts(handler(t, "/a/**")), remove, handler(t, "/a/**"), nil, "second", ""},
+		"deleted before it would be created anew":    {puts(ordered), remove, handler(t, "/a/**"), nil, "second", ""},
+		"created anew with the ordering":             {puts(ordered), puts(handler(t, "/b/**")), handler(t, "/a/**"), nil, "second", ""},
+		"replaced by another module's":               {puts(handler(t, "/a/**")), func() { remove(); puts(foreign)() }, handler(t, "/a/**"), nil, "first", sluice.SubscriptionDiffers},
+		"created anew, replaced by another module's": {puts(ordered), func() { remove(); puts(foreign)() }, handler(t, "/a/**"), nil, "first", sluice.SubscriptionDiffers},
+	} {
+		c.before()
+		looks := 0
+		after, err := put(c.req, "second", func() error {
+			if looks++; looks == 1 {
+				c.meanwhile()
+				return nil
+			}
+			return c.then
+		})
+		is, missing := b.Get(t.Context(), "m-h")
+		require.NoError(t, missing, name)
+		require.Equal(t, c.want, is.CreatedBy, name)
+		if c.code == "" {
+			require.NoError(t, err, name)
+			require.Equal(t, []any{c.req.Pattern, sluice.OrderByPath, is.Revision}, []any{is.Pattern, is.Policy.Ordering, after.Revision}, name)
+		} else {
+			requireCode(t, c.code, err)
+		}
+		remove()
+	}
+}

@@ -229,17 +229,26 @@ func (r *Registry) storeOrRepeat(ctx context.Context, req *Request, sub *sluice.
 		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
 			return nil, false, err
 		}
-		if err := r.needs.Subscriptions.RequireUnused(ctx, sub.ID); err != nil {
-			return nil, false, err // before the endpoint is asked for its agreement
-		}
-		err = r.store(ctx, sub)
-		if err == nil {
-			return r.ready(ctx, sub, true)
-		}
-		if sluice.CodeOf(err) != sluice.Conflict { // on a conflict, another caller has created it meanwhile
-			return nil, false, err
+		if stored, err := r.storeNew(ctx, sub); stored != nil || err != nil {
+			return stored, stored != nil, err
 		}
 	}
+}
+
+// storeNew stores a new subscription, creates its consumer, and returns it with its secret. It
+// returns nil if another caller has created one with its ID meanwhile.
+func (r *Registry) storeNew(ctx context.Context, sub *sluice.Subscription) (*sluice.Subscription, error) {
+	if err := r.needs.Subscriptions.RequireUnused(ctx, sub.ID); err != nil {
+		return nil, err // before the endpoint is asked for its agreement
+	}
+	switch err := r.store(ctx, sub); {
+	case sluice.CodeOf(err) == sluice.Conflict:
+		return nil, nil //nolint:nilnil // another caller has created it
+	case err != nil:
+		return nil, err
+	}
+	ready, _, err := r.ready(ctx, sub, true)
+	return ready, err
 }
 
 // same returns the existing subscription of mode wake with the ID if the request repeats it, and
