@@ -109,15 +109,12 @@ func (s *Service) servedBy(ctx context.Context, name string) string {
 // digest; Forbidden if it handles system events and the caller is not root (S4-33); those of
 // creating a subscription. Approving again resumes subscriptions and clears the mark of an unsafe
 // module. After an error the approval may be stored and some subscriptions missing: repeat it. Code
-// Conflict if the approval was changed concurrently.
+// Conflict if the approval was changed concurrently; RevisionMismatch also if the files change
+// meanwhile: then the subscriptions are suspended.
 func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.Module, error) {
-	s.Host.LookAt(ctx, name)
-	m, err := s.Host.Found(name)
+	m, err := s.found(ctx, name, digest)
 	if err != nil {
 		return sluice.Module{}, err
-	}
-	if digest != m.Digest { // not a secret: of files
-		return sluice.Module{}, sluice.Errorf(sluice.RevisionMismatch, "module %q has the digest %s, not %s; check its files again", name, m.Digest, digest).With("digest", m.Digest)
 	}
 	system := slices.ContainsFunc(m.Manifest.Handlers, func(h module.Handler) bool { return h.System })
 	if system && !model.CallerFrom(ctx).Unbounded() {
@@ -147,17 +144,33 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	if err := s.enterApproval(ctx, approve, before, &after); err != nil {
 		return sluice.Module{}, err
 	}
-	s.Host.Set(ctx, name, &after)
-	if err := s.put(ctx, name, &after, requests); err != nil {
-		if sluice.CodeOf(err) == sluice.Conflict {
-			err = errors.Join(err, s.giveWay(ctx, name, &after))
-		}
+	s.Host.setFound(ctx, name, &after)
+	err = s.put(ctx, name, &after, requests)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		err = errors.Join(err, s.giveWay(ctx, name, &after))
+	}
+	s.Host.reportAgain(name) // the subscriptions may have been resumed after a report
+	if _, changed := s.found(ctx, name, digest); err == nil {
+		err = changed
+	}
+	if err != nil {
 		return sluice.Module{}, err
 	}
 	if err := s.tell(ctx, name, onceFor(&after), sluice.TypeModuleEnabled, map[string]any{"digest": m.Digest, "by": by}); err != nil {
 		return sluice.Module{}, err
 	}
 	return s.Host.Get(name)
+}
+
+// found returns a module with a digest, as it is now. Codes NotFound; Unprocessable if it is not
+// loaded; RevisionMismatch if its files have another digest.
+func (s *Service) found(ctx context.Context, name, digest string) (*module.Module, error) {
+	s.Host.LookAt(ctx, name)
+	m, err := s.Host.Found(name)
+	if err == nil && digest != m.Digest { // not a secret: of files
+		err = sluice.Errorf(sluice.RevisionMismatch, "module %q has the digest %s, not %s; check its files again", name, m.Digest, digest).With("digest", m.Digest)
+	}
+	return m, err
 }
 
 // stored returns the approval of a module, nil if it has none.
@@ -317,8 +330,9 @@ func (s *Service) approved(ctx context.Context, name string) (*Approval, error) 
 }
 
 // Remove ends the approval of a module, and deletes its subscriptions. Codes NotFound if it is not
-// approved; Conflict if the approval was changed concurrently: then that change stands. It deletes the subscriptions first, so that none is left without an approval that lists
-// it. Repeat it after an error. The files of the module stay.
+// approved; Conflict if the approval was changed concurrently: then that change stands. It deletes
+// the subscriptions before the approval, so that it can be repeated after an error. The files of the
+// module stay.
 func (s *Service) Remove(ctx context.Context, name, by string) error {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -360,12 +374,10 @@ func (s *Service) tell(ctx context.Context, name, once, kind string, data map[st
 
 // Changed suspends the subscriptions of a module whose files have changed. Use it as
 // Options.Changed. It may be called on each server that has the changed files; suspending twice
-// does nothing. It does nothing if the approval is not the stored one any more.
+// does nothing. Code Conflict, and nothing happens, if the approval is not the stored one any more:
+// ask again with the stored one.
 func (s *Service) Changed(ctx context.Context, name string, a Approval, files []string) error {
-	switch err := s.suspend(ctx, name, &a, ChangedReason(name, files)); {
-	case sluice.CodeOf(err) == sluice.Conflict:
-		return nil
-	case err != nil:
+	if err := s.suspend(ctx, name, &a, ChangedReason(name, files)); err != nil {
 		return err
 	}
 	return s.tell(ctx, name, onceFor(&a), sluice.TypeModuleChanged, map[string]any{"files": files})

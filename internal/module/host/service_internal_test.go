@@ -31,6 +31,7 @@ type office struct {
 	stopped  []string // subscriptions that were paused or suspended
 	stopping func()   // before each look at the record for that, or for a deletion; nil: nothing
 	putting  func()   // before each subscription is stored, after the look at the record; nil: nothing
+	entering func()   // before the record is stored or deleted; nil: nothing
 }
 
 func (o *office) Get(context.Context, string) (Approval, uint64, error) {
@@ -41,12 +42,20 @@ func (o *office) Get(context.Context, string) (Approval, uint64, error) {
 }
 
 func (o *office) Put(_ context.Context, _ string, a Approval, _ uint64) (uint64, error) {
+	o.enter()
 	o.revision++
 	o.approval = &a
 	return o.revision, nil
 }
 
+func (o *office) enter() {
+	if o.entering != nil {
+		o.entering()
+	}
+}
+
 func (o *office) Delete(context.Context, string, uint64) error {
+	o.enter()
 	o.approval = nil
 	return nil
 }
@@ -136,9 +145,11 @@ func serving(t *testing.T) (*Service, *office, string) {
 	dirs, o := t.TempDir(), &office{subs: map[string]bool{}, module: "billing"}
 	writes(t, dirs, "billing", "exit 0")
 	h := open(t, dirs, &reports{})
-	return NewService(Deps{
+	s := NewService(Deps{
 		Host: h, Approvals: o, Subscriptions: handlers{office: o}, Ledger: ledger.New(o, nil), Teller: o, Marks: o, Now: time.Now,
-	}), o, filepath.Join(dirs, "billing", module.ManifestFile)
+	})
+	h.opts.Changed = s.Changed
+	return s, o, filepath.Join(dirs, "billing", module.ManifestFile)
 }
 
 // twoNamespaces is a manifest with a handler that has two subscriptions.
@@ -216,13 +227,13 @@ func TestChanged_LaterApprovalStands(t *testing.T) {
 	earlier := s.Host.approvals["billing"]
 	require.NoError(t, approve(t, s))
 	o.events = nil
-	require.NoError(t, s.Changed(t.Context(), "billing", earlier, nil))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(s.Changed(t.Context(), "billing", earlier, nil)), "so it is asked again")
 	require.Empty(t, o.stopped)
 	require.Empty(t, o.events)
 
 	present := s.Host.approvals["billing"]
 	o.stopping = func() { o.revision++ }
-	require.NoError(t, s.Changed(t.Context(), "billing", present, nil))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(s.Changed(t.Context(), "billing", present, nil)))
 	require.Empty(t, o.stopped, "it was approved meanwhile")
 	require.Empty(t, o.events)
 
@@ -334,4 +345,43 @@ func TestApprove_LaterApprovalStands(t *testing.T) {
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(approve(t, s)))
 	require.Equal(t, map[string]bool{"billing-run": true}, o.subs)
 	require.Equal(t, []string{"module.enabled/billing/2"}, o.events)
+}
+
+// Files that change while their approval is entered, or makes subscriptions, leave none of them active.
+func TestApprove_ChangeOfFilesMeanwhileSuspends(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		put     int // number of subscriptions when the files change; -1: before the record is stored
+		refuses bool
+		code    sluice.Code
+	}{
+		"before the record": {-1, false, sluice.RevisionMismatch},
+		"first":             {0, false, sluice.RevisionMismatch},
+		"second":            {1, false, sluice.RevisionMismatch},
+		"and it fails":      {0, true, sluice.QuotaExceeded},
+	} {
+		s, o, manifest := serving(t)
+		require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
+		changes := func() {
+			o.entering, o.refuses = nil, c.refuses
+			require.NoError(t, os.WriteFile(manifest, []byte(oneHandler), 0o600))
+			s.Host.Look(t.Context())
+		}
+		o.putting = func() {
+			if len(o.subs) == c.put {
+				o.putting = nil
+				changes()
+			}
+		}
+		if c.put < 0 {
+			o.entering = changes
+		}
+		require.Equal(t, c.code, sluice.CodeOf(approve(t, s)), name)
+		require.NotEmpty(t, o.subs, name)
+		for id, active := range o.subs {
+			require.False(t, active, "%s %s", name, id)
+		}
+		require.Equal(t, []string{"module.changed/billing/1"}, o.events, name)
+		require.Equal(t, sluice.ModuleChanged, s.Host.stateOf(t, "billing"), name)
+	}
 }

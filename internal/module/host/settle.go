@@ -18,15 +18,43 @@ import (
 // The watch of the approvals calls it on every server, for each change. It ignores an approval that
 // is older than the present one.
 func (h *Host) Set(ctx context.Context, name string, a *Approval) {
+	h.enterApproval(name, a)
+	h.settle(ctx)
+}
+
+// setFound is Set for an approval of the files that were found on this server. So another digest is a
+// change, even if the files change before they run here.
+func (h *Host) setFound(ctx context.Context, name string, a *Approval) {
+	h.enterApproval(name, a)
+	h.settling.Lock()
 	h.mu.Lock()
+	stands := h.approvals[name].Revision == a.Revision
+	h.mu.Unlock()
+	if stands {
+		if err := h.ranNow(name, a.Digest); err != nil {
+			h.opts.Log.WarnContext(ctx, "changes of module may not be noticed", slog.String("module", name), slog.Any("error", err))
+		}
+	}
+	h.settling.Unlock()
+	h.settle(ctx)
+}
+
+func (h *Host) enterApproval(name string, a *Approval) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case a == nil:
 		delete(h.approvals, name)
 	case a.Revision >= h.approvals[name].Revision:
 		h.approvals[name] = *a
 	}
-	h.mu.Unlock()
-	h.settle(ctx)
+}
+
+// reportAgain makes the next scan report a change of a module again that was reported.
+func (h *Host) reportAgain(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told[name] = ""
 }
 
 // change is an approved module whose files have changed.
@@ -103,11 +131,12 @@ func (h *Host) ranLast(name string) string {
 	return string(digest)
 }
 
-// ranNow stores the digest of a module for ranLast. Readers see the earlier digest or this one.
-func (h *Host) ranNow(m *module.Module) error {
-	file := h.lastFile(m.Name)
+// ranNow stores the digest of a module for ranLast. Readers see the earlier digest or this one. The
+// caller holds settling.
+func (h *Host) ranNow(name, digest string) error {
+	file := h.lastFile(name)
 	temp := file + ".new"
-	if err := os.WriteFile(temp, []byte(m.Digest), 0o600); err != nil {
+	if err := os.WriteFile(temp, []byte(digest), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temp, file)
@@ -157,7 +186,7 @@ func (h *Host) mayRun(name, digest string) bool {
 // written before: a change during the copying, or after a crash, is still recognised as one.
 func (h *Host) enter(ctx context.Context, m *module.Module) {
 	var ready *module.Module
-	err := h.ranNow(m)
+	err := h.ranNow(m.Name, m.Digest)
 	if err == nil {
 		ready, err = h.copy(m)
 	}

@@ -76,4 +76,7 @@ func TestHost_ReplacesTheLastDigestAtOnce(t *testing.T) {
 	text, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	require.Equal(t, []string{first.Digest, second.Digest}, []string{string(text), h.ranLast("m")})
+	h.Set(t.Context(), "m", &Approval{Digest: second.Digest, Revision: 2})
+	h.setFound(t.Context(), "m", &Approval{Digest: first.Digest, Revision: 1})
+	require.Equal(t, second.Digest, h.ranLast("m"), "a later approval stands")
 }
