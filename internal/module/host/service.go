@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/module"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -136,8 +137,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	// Subscriptions of removed handlers end first, while an approval still lists them. New ones come
 	// after the approval: they would fail their first attempts before their program may run.
 	if before != nil {
-		gone := slices.DeleteFunc(slices.Clone(before.Subscriptions), func(id string) bool { return slices.Contains(after.Subscriptions, id) })
-		if err := s.end(ctx, approve, before, gone); err != nil {
+		if err := s.end(ctx, approve, before, before.dropped(&after)); err != nil {
 			return sluice.Module{}, err
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	}
 	s.Host.setFound(ctx, name, &after)
 	err = s.put(ctx, name, &after, requests)
-	if sluice.CodeOf(err) == sluice.Conflict {
+	if err != nil {
 		err = errors.Join(err, s.giveWay(ctx, name, &after))
 	}
 	s.Host.reportAgain(name) // the subscriptions may have been resumed after a report
@@ -281,21 +281,50 @@ func (s *Service) put(ctx context.Context, name string, a *Approval, requests []
 	return stands()
 }
 
-// giveWay stops or deletes the subscriptions of a module that was stopped or removed after an
-// approval. That may have come before the approval created or resumed one of them.
+// lastLimit bounds giving way, which goes on if the caller is gone.
+const lastLimit = 30 * time.Second
+
+// giveWay makes the subscriptions that an approval lists agree with the record that is stored now,
+// which may be later or missing: it deletes those that the record does not list, and stops the others
+// of a stopped module. That may have come before the approval created or resumed one of them.
 func (s *Service) giveWay(ctx context.Context, name string, a *Approval) error {
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lastLimit)
+	defer cancel()
+	for {
+		err := s.agree(ctx, name, a)
+		if sluice.CodeOf(err) != sluice.Conflict || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// agree is a try of giveWay. Code Conflict if the record was changed meanwhile.
+func (s *Service) agree(ctx context.Context, name string, a *Approval) error {
 	now, err := s.stored(ctx, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if err := s.end(ctx, act{module: name, by: a.By}, now, a.dropped(now)); err != nil {
+		return err
+	}
+	switch {
 	case now == nil:
-		return s.end(ctx, act{name, sluice.ActionModuleRemove, a.By}, nil, a.Subscriptions)
+		return nil
 	case now.Disabled:
 		return s.pause(ctx, name, now, a.By)
 	case now.Unsafe != nil:
 		return s.suspend(ctx, name, now, now.Unsafe.Reason)
 	}
 	return nil
+}
+
+// dropped returns the subscriptions of an approval that a later one does not list; nil stands for
+// none.
+func (a *Approval) dropped(later *Approval) []string {
+	if later == nil {
+		return a.Subscriptions
+	}
+	return slices.DeleteFunc(slices.Clone(a.Subscriptions), func(id string) bool { return slices.Contains(later.Subscriptions, id) })
 }
 
 // pause pauses the active subscriptions of a module. Code Conflict unless the approval stands.

@@ -34,7 +34,10 @@ type office struct {
 	entering func()   // before the record is stored or deleted; nil: nothing
 }
 
-func (o *office) Get(context.Context, string) (Approval, uint64, error) {
+func (o *office) Get(ctx context.Context, _ string) (Approval, uint64, error) {
+	if ctx.Err() != nil {
+		return Approval{}, 0, ctx.Err()
+	}
 	if o.approval == nil {
 		return Approval{}, 0, sluice.Errorf(sluice.NotFound, "it has none")
 	}
@@ -384,4 +387,58 @@ func TestApprove_ChangeOfFilesMeanwhileSuspends(t *testing.T) {
 		require.Equal(t, []string{"module.changed/billing/1"}, o.events, name)
 		require.Equal(t, sluice.ModuleChanged, s.Host.stateOf(t, "billing"), name)
 	}
+}
+
+// An approval that a later one with fewer handlers overtakes leaves no subscription that the later one does not list.
+func TestApprove_OvertakenOneLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	for state, then := range map[sluice.ModuleState]func(*Service){
+		sluice.ModuleApproved: func(*Service) {},
+		sluice.ModuleDisabled: func(s *Service) {
+			_, err := s.Disable(t.Context(), "billing", "root")
+			require.NoError(t, err)
+		},
+	} {
+		s, o, manifest := serving(t)
+		require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
+		o.putting = func() {
+			if len(o.subs) == 1 {
+				o.putting = nil
+				require.NoError(t, os.WriteFile(manifest, []byte(oneHandler), 0o600))
+				require.NoError(t, approve(t, s))
+				then(s)
+			}
+		}
+		changed := 0
+		o.stopping = func() {
+			if _, ok := o.subs["billing-run-acme"]; ok && o.putting == nil && changed == 0 {
+				changed++
+				o.revision++ // the record changes once more, so it must try again
+			}
+		}
+		require.Equal(t, sluice.Conflict, sluice.CodeOf(approve(t, s)), state)
+		require.Equal(t, map[string]bool{"billing-run": state == sluice.ModuleApproved}, o.subs, state)
+		require.Equal(t, 1, changed, state)
+		require.Equal(t, state, s.Host.stateOf(t, "billing"))
+	}
+}
+
+// An approval that fails after the module was stopped leaves nothing active, even if the caller is gone.
+func TestApprove_FailedOneOfStoppedModuleGivesWay(t *testing.T) {
+	t.Parallel()
+	s, o, manifest := serving(t)
+	require.NoError(t, os.WriteFile(manifest, []byte(twoNamespaces), 0o600))
+	s.Host.LookAt(t.Context(), "billing")
+	m, err := s.Host.Found("billing")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	o.putting = func() {
+		_, err := s.Disable(t.Context(), "billing", "root")
+		require.NoError(t, err)
+		o.refuses = true
+		cancel()
+	}
+	_, err = s.Approve(ctx, "billing", m.Digest, "root")
+	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
+	require.Equal(t, map[string]bool{"billing-run": false}, o.subs)
 }
