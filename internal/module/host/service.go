@@ -360,8 +360,8 @@ func (s *Service) approved(ctx context.Context, name string) (*Approval, error) 
 
 // Remove ends the approval of a module, and deletes its subscriptions. Codes NotFound if it is not
 // approved; Conflict if the approval was changed concurrently: then that change stands. It deletes
-// the subscriptions before the approval, so that it can be repeated after an error. The files of the
-// module stay.
+// the subscriptions before the approval, so that it can be repeated after an error, and those that an
+// approval made meanwhile after it. The files of the module stay.
 func (s *Service) Remove(ctx context.Context, name, by string) error {
 	before, err := s.approved(ctx, name)
 	if err != nil {
@@ -375,7 +375,10 @@ func (s *Service) Remove(ctx context.Context, name, by string) error {
 		return err
 	}
 	s.Host.Set(ctx, name, nil)
-	return s.tell(ctx, name, onceFor(before)+"/removed", sluice.TypeModuleDisabled, map[string]any{"by": by})
+	return errors.Join(
+		s.giveWay(ctx, name, before),
+		s.tell(ctx, name, onceFor(before)+"/removed", sluice.TypeModuleDisabled, map[string]any{"by": by}),
+	)
 }
 
 // end deletes subscriptions of a module as a part of an act. Code Conflict unless the approval

@@ -442,3 +442,19 @@ func TestApprove_FailedOneOfStoppedModuleGivesWay(t *testing.T) {
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
 	require.Equal(t, map[string]bool{"billing-run": false}, o.subs)
 }
+
+// A removal deletes the subscriptions, too, that a running approval makes before its record is deleted.
+func TestRemove_EndsSubscriptionsMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	s, o, _ := serving(t)
+	require.NoError(t, approve(t, s))
+	m, err := s.Host.Found("billing")
+	require.NoError(t, err)
+	all, err := requests(m)
+	require.NoError(t, err)
+	a := s.Host.approvals["billing"]
+	o.entering = func() { require.NoError(t, s.put(t.Context(), "billing", &a, all)) }
+	require.NoError(t, s.Remove(t.Context(), "billing", "root"))
+	require.Empty(t, o.subs)
+	require.Equal(t, sluice.ModuleFound, s.Host.stateOf(t, "billing"))
+}
