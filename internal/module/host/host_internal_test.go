@@ -103,7 +103,7 @@ func TestHost_RunsApprovedFiles(t *testing.T) {
 	require.Equal(t, sluice.ModuleApproved, h.stateOf(t, "m"))
 	require.Equal(t, "first\ne", h.sends(t).Output)
 
-	writes(t, dirs, "m", "echo other; cat")
+	writes(t, dirs, "m", "echo another; cat")
 	require.Equal(t, "first\ne", h.sends(t).Output, "the copy runs until the change is seen")
 	r.err = errors.New("the store is away")
 	for range 2 {
@@ -118,7 +118,7 @@ func TestHost_RunsApprovedFiles(t *testing.T) {
 	require.Equal(t, [][]string{{"handlers/run"}, {"handlers/run"}, {"handlers/run"}}, r.files, "until it is heard, and then not again")
 
 	h.approves(t)
-	require.Equal(t, "other\ne", h.sends(t).Output)
+	require.Equal(t, "another\ne", h.sends(t).Output)
 	a.Disabled = true
 	h.Set(t.Context(), "m", &a)
 	require.Equal(t, sluice.ModuleDisabled, h.stateOf(t, "m"))
@@ -136,7 +136,7 @@ func TestHost_ReportsChangesOfFilesThatRan(t *testing.T) {
 	h := open(t, dirs, r)
 	writes(t, dirs, "m", "echo one")
 	h.approves(t)
-	writes(t, dirs, "m", "echo two")
+	writes(t, dirs, "m", "echo second")
 	again := New(h.opts)
 	require.NoError(t, again.Open())
 	again.Look(t.Context())
@@ -166,7 +166,7 @@ func TestHost_ManyFilesAreNotListed(t *testing.T) {
 	a.Files = listed(many)
 	require.Nil(t, a.Files)
 	h.Set(t.Context(), "m", &a)
-	writes(t, dirs, "m", "echo two")
+	writes(t, dirs, "m", "echo second")
 	h.Look(t.Context())
 	require.Equal(t, [][]string{nil}, r.files)
 	m, err := h.Get("m")
@@ -179,7 +179,7 @@ func TestHost_RemovesOldCopies(t *testing.T) {
 	t.Parallel()
 	dirs := t.TempDir()
 	h := open(t, dirs, &reports{})
-	for _, script := range []string{"echo one", "echo two"} {
+	for _, script := range []string{"echo one", "echo second"} {
 		writes(t, dirs, "m", script)
 		h.approves(t)
 	}

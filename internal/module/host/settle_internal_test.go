@@ -25,7 +25,7 @@ func TestHost_ReportsChangesBeforeCopying(t *testing.T) {
 	require.NoError(t, err)
 	h.Set(t.Context(), "z", &Approval{Digest: z.Digest, Revision: 2})
 
-	writes(t, dirs, "m", "echo other")
+	writes(t, dirs, "m", "echo another")
 	writes(t, dirs, "z", "exit 0")
 	moved := 0
 	h.opts.Moved = func() { moved++ }
@@ -51,7 +51,7 @@ func TestHost_ReportsChangesDuringTheFirstCopying(t *testing.T) {
 	m, err := h.Found("m")
 	require.NoError(t, err)
 	h.approvals["m"] = Approval{Digest: m.Digest, Files: m.Files}
-	writes(t, dirs, "m", "echo two")
+	writes(t, dirs, "m", "echo second")
 	h.Look(t.Context()) // as enter is about to copy
 	require.Empty(t, r.files)
 	h.enter(t.Context(), m)
@@ -71,7 +71,7 @@ func TestHost_ReplacesTheLastDigestAtOnce(t *testing.T) {
 	first := h.approves(t)
 	kept := filepath.Join(t.TempDir(), "kept")
 	require.NoError(t, os.Link(h.lastFile("m"), kept))
-	writes(t, dirs, "m", "echo two")
+	writes(t, dirs, "m", "echo second")
 	second := h.approves(t)
 	text, err := os.ReadFile(kept)
 	require.NoError(t, err)
