@@ -184,6 +184,15 @@ func (e *Engine[T]) Former(c *sluice.Claim) bool {
 	return c.By == e.needs.Replica && c.At.Before(e.began)
 }
 
+// Resume returns when this replica inspects a claimed record that is reported to it: after its own
+// failed attempt at the next one, else when the claim expires, in case the claimant died.
+func (e *Engine[T]) Resume(c *sluice.Claim) time.Time {
+	if c.By == e.needs.Replica && !c.Idle.IsZero() {
+		return c.Idle.Add(action.Again(c.Tries))
+	}
+	return c.At.Add(action.ClaimFor)
+}
+
 // Grace returns how long to wait for the replica that is responsible for a lane; 0 if this one is.
 func (e *Engine[T]) Grace(lane string) time.Duration {
 	if e.needs.Owner.Owns(lane) {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/timerqueue"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -114,6 +115,23 @@ func TestBound_CountsIncomingAndKnownRecords(t *testing.T) {
 	e.Know("a", nil)
 	_, err = e.Reserve("acme", "")
 	require.NoError(t, err)
+}
+
+// Between failed attempts a server that did not make them waits for the claim to expire.
+func TestResume_OnlyTheClaimantRetriesEarly(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	idle := at.Add(5 * time.Second)
+	for _, c := range []struct {
+		claim sluice.Claim
+		want  time.Time
+	}{
+		{sluice.Claim{By: "one", At: at, Tries: 2, Idle: idle}, idle.Add(action.Again(2))},
+		{sluice.Claim{By: "one", At: at, Tries: 2}, at.Add(action.ClaimFor)},
+		{sluice.Claim{By: "two", At: at, Tries: 2, Idle: idle}, at.Add(action.ClaimFor)},
+	} {
+		require.Equal(t, c.want, engine(nil).Resume(&c.claim))
+	}
 }
 
 // crowd is records whose steps a full store refuses until a time.

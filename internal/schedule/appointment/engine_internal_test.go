@@ -1,9 +1,11 @@
 package appointment
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -259,4 +261,36 @@ func TestFire_RetriesAsLongAsThePolicyAllows(t *testing.T) {
 		require.Contains(t, w.told, sluice.TypeAppointmentFired, c.policy)
 		require.Equal(t, c.outcome, w.read("a").Last.Outcome, c.policy)
 	}
+}
+
+// The report of a failed attempt, which the server itself stored, does not put off its next one.
+func TestFire_OwnReportsDoNotDelayRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(time.Time{})
+		w.refuse, w.reports = sluice.Errorf(sluice.Unavailable, "away"), make(chan sluice.Appointment, 100)
+		e, at := w.engine("one"), time.Now().Add(time.Hour)
+		w.set(t, e, func(a *sluice.Appointment) { a.At, a.Notice, a.MissPolicy, a.Grace = at, 0, sluice.MissDrop, 0 })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.due.Run(ctx, func(ctx context.Context, f func(string, *sluice.Appointment)) error {
+				f("", nil)
+				for {
+					select {
+					case a := <-w.reports:
+						<-time.After(time.Millisecond) // the step that stored it is over
+						f("acme/a", &a)
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			})
+		}()
+		<-time.After(2 * time.Hour)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Equal(t, []string{sluice.TypeAppointmentFired}, w.told, "it is not missed")
+		require.Equal(t, "unavailable", w.read("a").Last.Outcome)
+	})
 }

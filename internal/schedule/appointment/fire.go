@@ -38,7 +38,7 @@ func (k kind) look(a *sluice.Appointment) time.Time {
 	case a.Work.Untold != nil:
 		return now.Add(action.Backup)
 	case a.Work.Claim != nil && !k.due.Former(a.Work.Claim):
-		return a.Work.Claim.At.Add(action.ClaimFor)
+		return k.due.Resume(a.Work.Claim)
 	}
 	if d := decide(a, moment{now: now, me: k.needs.Replica}); d.do == rest {
 		return d.until

@@ -21,7 +21,7 @@ import (
 
 // world is all that an engine works with, in memory. It dies at a write, before or after it is done.
 type world struct {
-	now      time.Time
+	now      time.Time // zero: the real one
 	records  map[string]string
 	revision uint64
 	log      map[string]time.Time
@@ -29,8 +29,9 @@ type world struct {
 	told     []string // kinds, each id once
 	ids      map[string]bool
 	refuse   error
-	deaf     error // what telling says
-	asked    int   // how often something was to be told
+	deaf     error                   // what telling says
+	asked    int                     // how often something was to be told
+	reports  chan sluice.Appointment // what is stored; nil: it is not reported
 
 	left  int
 	after bool
@@ -86,6 +87,9 @@ func (w *world) Put(_ context.Context, a *sluice.Appointment) (revision uint64, 
 		is.Revision = w.revision
 		text, err := json.Marshal(record{is, is.Work})
 		w.records[a.ID] = string(text)
+		if w.reports != nil {
+			w.reports <- w.read(a.ID)
+		}
 		return err
 	})
 	return w.revision, err
@@ -164,7 +168,12 @@ func (w *world) Owns(string) bool { return true }
 func (w *world) Append(context.Context, *sluice.LedgerEntry) error { return nil }
 
 func (w *world) engine(replica string) *Engine {
-	now := func() time.Time { return w.now }
+	now := func() time.Time {
+		if w.now.IsZero() {
+			return time.Now()
+		}
+		return w.now
+	}
 	return New(Deps{Records: w, Lists: w, Deps: schedule.Deps{
 		Perform: action.New(action.Deps{Log: w, Ingest: ingest.New(ingest.Deps{Publisher: w, Catalogue: w, Causes: w, Quota: w, Now: now}), Now: now}), Tell: w, Owner: w,
 		Ledger: ledger.New(w, slog.New(slog.DiscardHandler)), Replica: replica, Now: now,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -123,7 +124,8 @@ type world struct {
 	deaf     error     // what telling says
 	asked    int       // how often something was to be told
 	lines    *slog.Logger
-	searched []time.Time // since when the log was searched
+	searched []time.Time          // since when the log was searched
+	reports  chan model.Scheduled // what is stored; nil: it is not reported
 
 	left  int  // writes until it dies; below 0: it does not
 	after bool // it dies after the write
@@ -153,6 +155,9 @@ func (w *world) Put(_ context.Context, s *model.Scheduled) (revision uint64, err
 		is := *s
 		is.Revision = w.revision
 		w.records[s.Event.ID] = is
+		if w.reports != nil {
+			w.reports <- is
+		}
 		return nil
 	})
 	return w.revision, err
@@ -333,6 +338,37 @@ func TestStore_IsRetriedAndSucceeds(t *testing.T) {
 	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
 	require.Equal(t, []string{"e"}, w.stored)
 	require.Empty(t, w.records)
+}
+
+// The report of a failed attempt, which the server itself stored, does not put off its next one.
+func TestStore_OwnReportsDoNotDelayRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{records: map[string]model.Scheduled{}, left: -1, away: sluice.Errorf(sluice.Unavailable, "away"), reports: make(chan model.Scheduled, 100)}
+		_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: time.Now(), Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+		require.NoError(t, err)
+		e := w.engine("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.due.Run(ctx, func(ctx context.Context, f func(string, *model.Scheduled)) error {
+				f("", nil)
+				for {
+					select {
+					case s := <-w.reports:
+						<-time.After(time.Millisecond) // the step that stored it is over
+						f(streams.ScheduledKey("acme", "e"), &s)
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			})
+		}()
+		<-time.After(time.Minute + time.Second)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Equal(t, 6, w.records["e"].Claim.Tries, "after 0, 2, 6, 14, 30 and 60 seconds")
+	})
 }
 
 func TestBound_HoldsForConcurrentCallers(t *testing.T) {

@@ -41,7 +41,7 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 		}
 		one.Next = now.Add(action.Backup)
 	case s.Claim != nil && !k.due.Former(s.Claim):
-		one.Next = s.Claim.At.Add(action.ClaimFor)
+		one.Next = k.due.Resume(s.Claim)
 	}
 	return one
 }
