@@ -133,9 +133,9 @@ func (t *Timers) Remove(key string) {
 	t.forget(e)
 }
 
-// Recall makes all postponed keys due at their original times. Call it after a change of the wall
-// clock, so that a callee that postponed them by the old clock decides again. A key that is
-// postponed by a call in progress is called again, too.
+// Recall makes all postponed keys due at their original times, and none later than it was. Call it
+// after a change of the wall clock, so that a callee that postponed them by the old clock decides
+// again. A key that is postponed by a call in progress is called again, too.
 func (t *Timers) Recall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +143,7 @@ func (t *Timers) Recall() {
 	for _, s := range t.shards {
 		for _, lane := range s.late {
 			for e := range lane {
-				if e.next = e.At; e.index >= 0 {
+				if e.next = earlier(e.At, e.next); e.index >= 0 {
 					t.queue(e)
 				}
 			}
@@ -255,7 +255,7 @@ func (t *Timers) fired(e *entry, again Again) {
 	defer t.mu.Unlock()
 	e.firing = false
 	if e.taken != t.recalls && !again.At.IsZero() {
-		again = Again{At: e.At} // it was decided before Recall
+		again = Again{At: earlier(e.At, again.At)} // it was decided before Recall
 	}
 	if !again.At.IsZero() && !e.gone && (!e.set || again.At.Before(e.next)) {
 		e.next, e.set = again.At, true
@@ -269,6 +269,13 @@ func (t *Timers) fired(e *entry, again Again) {
 		return
 	}
 	t.forget(e)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // before reports whether the entry comes before another by original time and order.

@@ -344,6 +344,33 @@ func TestRecall_ReachesKeysInTheirCalls(t *testing.T) {
 	}
 }
 
+// Recall makes nothing later: a key that was set for later during its call keeps the time that its call returned.
+func TestRecall_KeepsTheEarlierTimeOfACall(t *testing.T) {
+	t.Parallel()
+	for _, during := range []bool{true, false} {
+		var all *timerqueue.Timers
+		var set func(string, time.Duration)
+		calls := 0
+		require.Equal(t, []string{"a@1000", "a@3000"}, run(t, func(string) time.Duration {
+			if calls++; calls > 1 {
+				return 0
+			}
+			set("a", time.Minute)
+			if during {
+				all.Recall()
+			}
+			return 2 * time.Second
+		}, func(ts *timerqueue.Timers, f func(string, time.Duration)) {
+			all, set = ts, f
+			set("a", time.Second)
+			<-time.After(2 * time.Second)
+			if !during {
+				all.Recall()
+			}
+		}), during)
+	}
+}
+
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
 func TestQueue_CallsManyKeysOnceEach(t *testing.T) {
 	t.Parallel()
