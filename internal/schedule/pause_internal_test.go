@@ -34,7 +34,8 @@ func TestPause_OneIsTriedAtATime(t *testing.T) {
 // What ends, and what a full store refuses, holds up nothing.
 func TestEnd_OnlyItsOwnFailurePauses(t *testing.T) {
 	t.Parallel()
-	e := New[*int]("task", nil, Deps{Now: time.Now}, Options{})
+	now := time.Unix(1_700_000_000, 0)
+	e := New[*int]("task", nil, Deps{Now: func() time.Time { return now }}, Options{})
 	calls, away := 0, errors.New("away")
 	end := func(err error) error { return e.End("acme", func() error { calls++; return err }) }
 	full := error(sluice.StorageTight.Problem())
