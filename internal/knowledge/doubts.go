@@ -10,65 +10,74 @@ import (
 // mostDoubts limits the doubts of a space, because they take no memory of its account: 1.5 MB.
 const mostDoubts = 1 << 12
 
+// erasure is that of an event of an own entry.
+type erasure struct {
+	ref sluice.EntryRef
+	seq uint64 // that the event had
+}
+
 // doubt notes that an event of an own entry was erased that may have results only in the store. Other
 // events of the entry may have results, too, so a sweep asks the store and the log. Beyond mostDoubts,
 // the results stay until all records are read.
-func (s *space) doubt(ref sluice.EntryRef) {
+func (s *space) doubt(of erasure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec := s.records[embeddingID(ref)]
-	hidden := s.omitted.unknown > 0 || s.omitted.partial(ref.Subscription) || s.readings.pending()
-	if !hidden || s.present(ref) || rec != nil && rec.gone || len(s.doubts) >= mostDoubts {
+	rec := s.records[embeddingID(of.ref)]
+	hidden := s.omitted.unknown > 0 || s.omitted.partial(of.ref.Subscription) || s.readings.pending()
+	if !hidden || s.present(of.ref) || rec != nil && rec.gone || len(s.doubts) >= mostDoubts {
 		return
 	}
-	ref.ID = strings.Clone(ref.ID) // it is a part of a larger string
-	s.doubts[ref] = 0
+	of.ref.ID = strings.Clone(of.ref.ID) // it is a part of a larger string
+	s.doubts[of] = 0
 }
 
 // present reports whether an entry is in memory, or is known to have no room. The caller holds the lock.
 func (s *space) present(ref sluice.EntryRef) bool { return s.items[ref] != nil || s.omitted.has(ref) }
 
 // doubted returns doubts that at least after sweeps have found.
-func (s *space) doubted(after int) (refs []sluice.EntryRef) {
+func (s *space) doubted(after int) (all []erasure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for ref := range s.doubts {
-		s.doubts[ref]++
-		if s.doubts[ref] >= after && len(refs) < sweepMost {
-			refs = append(refs, ref)
+	for of := range s.doubts {
+		s.doubts[of]++
+		if s.doubts[of] >= after && len(all) < sweepMost {
+			all = append(all, of)
 		}
 	}
-	return refs
+	return all
 }
 
-// resolve ends a doubt: if the log has no event of the stored results any more, the owner of the
-// namespace removes them. After an error, it tries again after recheckSweeps.
-func (s *space) resolve(ctx context.Context, ref sluice.EntryRef) (err error) {
+// resolve ends a doubt: if the event of the stored results was erased, or the log does not have it, the
+// owner of the namespace removes them. After an error, it tries again after recheckSweeps.
+func (s *space) resolve(ctx context.Context, of erasure) (err error) {
 	s.mu.Lock()
-	present := s.present(ref)
+	present := s.present(of.ref)
 	s.mu.Unlock()
 	if !present && s.deps.Owns.Owns(s.config.Namespace) {
-		err = s.purgeErased(ctx, ref)
+		err = s.purgeErased(ctx, of)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.doubts[ref] = -recheckSweeps
+		s.doubts[of] = -recheckSweeps
 		return err
 	}
-	delete(s.doubts, ref)
+	delete(s.doubts, of)
 	return nil
 }
 
-// purgeErased removes the stored results of an own entry, if the log does not have their last event.
-func (s *space) purgeErased(ctx context.Context, ref sluice.EntryRef) error {
-	seq, err := s.lastSeq(ctx, ref)
+// purgeErased removes the stored results of an own entry, if their last event is the erased one or not
+// in the log. The log may have the erased one for a while, because its record is stored first.
+func (s *space) purgeErased(ctx context.Context, of erasure) error {
+	seq, err := s.lastSeq(ctx, of.ref)
 	if err != nil || seq == 0 {
 		return err
 	}
-	found, err := s.logged(ctx, ref, seq)
-	if err != nil || found {
-		return err
+	if seq != of.seq {
+		found, err := s.logged(ctx, of.ref, seq)
+		if err != nil || found {
+			return err
+		}
 	}
-	return s.purge(ctx, ref)
+	return s.purge(ctx, of.ref)
 }

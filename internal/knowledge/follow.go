@@ -274,7 +274,7 @@ func (s *space) take(c *sluice.Change, reading uint64) {
 	case c.Op == sluice.OpDelete:
 		s.drop(ref, c.ErasedSeq)
 		if s.passed > 0 && c.Event.Seq > s.passed { // not read before
-			s.doubt(ref)
+			s.doubt(erasure{ref, c.ErasedSeq})
 		}
 	case s.config.Pattern.Match(c.Event.Path):
 		s.set(ref, &c.Event, c.Event.Seq, reading)

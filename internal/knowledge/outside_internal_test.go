@@ -253,7 +253,7 @@ func TestSpace_ErasuresAreNewOnce(t *testing.T) {
 	store.page.ThroughSeq, store.page.LastSeq = 9, 9
 	store.page.Items = append(store.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 9, ID: "b"}, ErasedSeq: 6})
 	read(place{})
-	require.Equal(t, map[sluice.EntryRef]int{{Source: sluice.SourceLocal, ID: "b"}: 0}, s.doubts)
+	require.Equal(t, map[erasure]int{{sluice.EntryRef{Source: sluice.SourceLocal, ID: "b"}, 6}: 0}, s.doubts)
 	clear(s.doubts)
 	read(place{})
 	store.page = sluice.ObservePage{Incarnation: "another", ThroughSeq: 2, LastSeq: 2, Items: store.page.Items[:0]}
@@ -265,13 +265,30 @@ func TestSpace_ErasuresAreNewOnce(t *testing.T) {
 	require.Len(t, s.doubts, 1)
 }
 
+// The results of an erased event go although its event is still in the log, because an erasure stores
+// its records before it deletes the events.
+func TestSpace_ErasureCountsBeforeTheEventIsGone(t *testing.T) {
+	t.Parallel()
+	s, store := forgetful(t)
+	ref := sluice.EntryRef{Source: sluice.SourceLocal, ID: "a"}
+	store.events[5000], store.events[5001] = "a", "a"
+	store.stored = []Record{{ID: embeddingID(ref), Revision: 1, Entry: ref, Seq: 5000}}
+	erase(s, "a", 5000, 9001)
+	erase(s, "a", 5001, 9002)
+	for range ownersSweeps {
+		require.NoError(t, s.sweep(t.Context()))
+	}
+	require.Equal(t, []string{"comparison.a", "entry.a"}, store.purged)
+	require.Empty(t, s.doubts)
+}
+
 // A doubt about which the store does not answer stays, and one about an entry that came back ends.
 func TestSpace_DoubtsStayOrEnd(t *testing.T) {
 	t.Parallel()
 	s, store := forgetful(t)
 	store.stored = []Record{{ID: "entry.a", Revision: 1, Entry: sluice.EntryRef{Source: sluice.SourceLocal, ID: "a"}, Seq: 10_000}}
 	store.broken = map[uint64]bool{10_000: true}
-	erase(s, "a", 10_000, 10_001)
+	erase(s, "a", 9_999, 10_001)
 	erase(s, "b", 10_000, 10_002)
 	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "b"}, event("b", 1), 10_003, 1)
 	require.Empty(t, s.doubted(ownersSweeps))
