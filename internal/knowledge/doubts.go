@@ -18,17 +18,25 @@ type erasure struct {
 
 // doubt notes that an event of an own entry was erased that may have results only in the store. Other
 // events of the entry may have results, too, so a sweep asks the store and the log. Beyond mostDoubts,
-// the results stay until all records are read.
+// a new doubt replaces another one, whose results stay until all records are read.
 func (s *space) doubt(of erasure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.records[embeddingID(of.ref)]
 	hidden := s.omitted.unknown > 0 || s.omitted.partial(of.ref.Subscription) || s.readings.pending()
-	if !hidden || s.present(of.ref) || rec != nil && rec.gone || len(s.doubts) >= mostDoubts {
+	if !hidden || s.present(of.ref) || rec != nil && rec.gone {
 		return
 	}
 	of.ref.ID = strings.Clone(of.ref.ID) // it is a part of a larger string
 	s.doubts[of] = 0
+	for other := range s.doubts {
+		if len(s.doubts) <= mostDoubts {
+			break
+		}
+		if other != of {
+			delete(s.doubts, other)
+		}
+	}
 }
 
 // present reports whether an entry is in memory, or is known to have no room. The caller holds the lock.
@@ -48,7 +56,7 @@ func (s *space) doubted(after int) (all []erasure) {
 }
 
 // resolve ends a doubt: if the event of the stored results was erased, or the log does not have it, the
-// owner of the namespace removes them. After an error, it tries again after recheckSweeps.
+// owner of the namespace removes them. After an error, later sweeps try again.
 func (s *space) resolve(ctx context.Context, of erasure) (err error) {
 	s.mu.Lock()
 	present := s.present(of.ref)
@@ -59,7 +67,7 @@ func (s *space) resolve(ctx context.Context, of erasure) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.doubts[of] = -recheckSweeps
+		s.doubts[of] = 0 // the others come first
 		return err
 	}
 	delete(s.doubts, of)

@@ -253,18 +253,18 @@ func (s *space) changes(ctx context.Context, at *place) (sluice.ObservePage, err
 	if err != nil || page.Incarnation == at.incarnation && page.LastSeq >= at.since {
 		return page, err
 	}
-	s.anew(page.Incarnation, at)
+	s.anew(&page, at)
 	return s.deps.Log.Changes(ctx, s.config.Namespace, model.ChangeQuery{Limit: pageOfLog})
 }
 
 // anew begins to read a log: the first one, or one that replaced it.
-func (s *space) anew(incarnation string, at *place) {
-	if s.incarnation != "" && (s.incarnation != incarnation || at.since > 0) {
+func (s *space) anew(page *sluice.ObservePage, at *place) {
+	if s.incarnation != "" && (s.incarnation != page.Incarnation || at.since > 0 || page.LastSeq < s.passed) {
 		s.renumber()
 		s.passed = 0
 	}
-	s.incarnation = incarnation
-	*at = place{incarnation: incarnation, reading: s.begin("")}
+	s.incarnation = page.Incarnation
+	*at = place{incarnation: page.Incarnation, reading: s.begin("")}
 }
 
 // take enters a change of the log.
@@ -273,7 +273,7 @@ func (s *space) take(c *sluice.Change, reading uint64) {
 	switch {
 	case c.Op == sluice.OpDelete:
 		s.drop(ref, c.ErasedSeq)
-		if s.passed > 0 && c.Event.Seq > s.passed { // not read before
+		if c.Event.Seq > s.passed { // not read before
 			s.doubt(erasure{ref, c.ErasedSeq})
 		}
 	case s.config.Pattern.Match(c.Event.Path):

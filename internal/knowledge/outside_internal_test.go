@@ -3,6 +3,7 @@ package knowledge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -241,28 +242,44 @@ func TestSpace_ErasuresLeaveRoomToEntries(t *testing.T) {
 	require.Empty(t, store.purged)
 }
 
-// Only erasures that were not read before are new, those at the start of a server are not.
+// Erasures that were not read before are new, also those at the start of a server and of another log.
 func TestSpace_ErasuresAreNewOnce(t *testing.T) {
 	t.Parallel()
 	s, store := forgetful(t)
 	s.passed = 0
-	read := func(at place) { require.NoError(t, s.readLog(t.Context(), &at)) }
-	store.page = sluice.ObservePage{Incarnation: "i", ThroughSeq: 8, LastSeq: 8, Items: []sluice.Change{{Op: sluice.OpDelete, Event: sluice.Event{Seq: 8, ID: "a"}, ErasedSeq: 7}}}
-	read(place{})
-	require.Empty(t, s.doubts)
-	store.page.ThroughSeq, store.page.LastSeq = 9, 9
-	store.page.Items = append(store.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: 9, ID: "b"}, ErasedSeq: 6})
-	read(place{})
-	require.Equal(t, map[erasure]int{{sluice.EntryRef{Source: sluice.SourceLocal, ID: "b"}, 6}: 0}, s.doubts)
-	clear(s.doubts)
-	read(place{})
-	store.page = sluice.ObservePage{Incarnation: "another", ThroughSeq: 2, LastSeq: 2, Items: store.page.Items[:0]}
-	read(place{})
-	require.Empty(t, s.doubts)
-	store.page.ThroughSeq, store.page.LastSeq = 3, 3
-	store.page.Items = []sluice.Change{{Op: sluice.OpDelete, Event: sluice.Event{Seq: 3, ID: "c"}, ErasedSeq: 1}}
-	read(place{})
-	require.Len(t, s.doubts, 1)
+	read := func(incarnation string, seqs ...uint64) (ids []string) {
+		clear(s.doubts)
+		store.page = sluice.ObservePage{Incarnation: incarnation, ThroughSeq: slices.Max(seqs), LastSeq: slices.Max(seqs)}
+		for _, seq := range seqs {
+			store.page.Items = append(store.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: seq, ID: strconv.FormatUint(seq, 10)}, ErasedSeq: 1})
+		}
+		require.NoError(t, s.readLog(t.Context(), &place{}))
+		for of := range s.doubts {
+			ids = append(ids, of.ref.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{"8"}, read("i", 8), "of the first reading")
+	require.Equal(t, []string{"9"}, read("i", 8, 9))
+	require.Empty(t, read("i", 8, 9))
+	require.Equal(t, []string{"7"}, read("i", 7), "of a log that lost its end")
+	require.Equal(t, []string{"6"}, read("another", 6))
+	require.Equal(t, []string{"8"}, read("another", 6, 8))
+}
+
+// A new doubt takes the place of another one, and a known one takes none.
+func TestSpace_NewDoubtsReplaceOthers(t *testing.T) {
+	t.Parallel()
+	s, _ := forgetful(t)
+	for i := range uint64(mostDoubts) {
+		erase(s, "a", 5000+i, 20_000+i)
+	}
+	for _, id := range []string{"a", "new"} {
+		erase(s, id, 5000, 30_000)
+		_, ok := s.doubts[erasure{sluice.EntryRef{Source: sluice.SourceLocal, ID: id}, 5000}]
+		require.True(t, ok, id)
+		require.Len(t, s.doubts, mostDoubts, id)
+	}
 }
 
 // The results of an erased event go although its event is still in the log, because an erasure stores
@@ -294,7 +311,7 @@ func TestSpace_DoubtsStayOrEnd(t *testing.T) {
 	require.Empty(t, s.doubted(ownersSweeps))
 	require.ErrorContains(t, s.sweep(t.Context()), "damaged")
 	store.broken = nil
-	for range recheckSweeps + ownersSweeps {
+	for range ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
 	}
 	require.Empty(t, s.doubts)
