@@ -7,18 +7,39 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mostDoubts limits the doubts of a space, because they take no memory of its account: 1.5 MB.
+// mostDoubts limits the doubts of a space about entries of each kind, because they take no memory of
+// its account: 1.5 MB.
 const mostDoubts = 1 << 12
 
-// erasure is that of an event of an own entry.
+// erasure is that of an event of an own entry, or the tombstone of a mirrored one.
 type erasure struct {
 	ref sluice.EntryRef
-	seq uint64 // that the event had
+	seq uint64 // that the event had, or the cursor of the tombstone
 }
 
-// doubt notes that an event of an own entry was erased that may have results only in the store. Other
-// events of the entry may have results, too, so a sweep asks the store and the log. Beyond mostDoubts,
-// a new doubt replaces another one, whose results stay until all records are read.
+// doubts are erasures that may have left results only in the store, by the source of their entries,
+// with the number of their sweeps.
+type doubts map[string]map[erasure]int
+
+func newDoubts() doubts { return doubts{sluice.SourceLocal: {}, sluice.SourceMirrored: {}} }
+
+// add adds a doubt. Beyond mostDoubts, it replaces another one.
+func (d doubts) add(of erasure) {
+	all := d[of.ref.Source]
+	all[of] = 0
+	for other := range all {
+		if len(all) <= mostDoubts {
+			break
+		}
+		if other != of {
+			delete(all, other)
+		}
+	}
+}
+
+// doubt notes an erasure that may have left results only in the store. Other events of the entry may
+// have results, too, so a sweep asks the store and the log, or the mirror. The results of a doubt that
+// another one replaces stay until all records are read.
 func (s *space) doubt(of erasure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,64 +49,77 @@ func (s *space) doubt(of erasure) {
 		return
 	}
 	of.ref.ID = strings.Clone(of.ref.ID) // it is a part of a larger string
-	s.doubts[of] = 0
-	for other := range s.doubts {
-		if len(s.doubts) <= mostDoubts {
-			break
-		}
-		if other != of {
-			delete(s.doubts, other)
-		}
-	}
+	s.doubts.add(of)
 }
 
 // present reports whether an entry is in memory, or is known to have no room. The caller holds the lock.
 func (s *space) present(ref sluice.EntryRef) bool { return s.items[ref] != nil || s.omitted.has(ref) }
 
 // doubted returns doubts that at least after sweeps have found.
-func (s *space) doubted(after int) (all []erasure) {
+func (s *space) doubted(after int) (found []erasure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for of := range s.doubts {
-		s.doubts[of]++
-		if s.doubts[of] >= after && len(all) < sweepMost {
-			all = append(all, of)
+	for _, all := range s.doubts {
+		for of := range all {
+			all[of]++
+			if all[of] >= after && len(found) < sweepMost {
+				found = append(found, of)
+			}
 		}
 	}
-	return all
+	return found
 }
 
-// resolve ends a doubt: if the event of the stored results was erased, or the log does not have it, the
-// owner of the namespace removes them. After an error, later sweeps try again.
+// resolve ends a doubt: the owner of the namespace removes the results of what was erased. After an
+// error, later sweeps try again. The results of a deleted mirror are not those of its tombstones.
 func (s *space) resolve(ctx context.Context, of erasure) (err error) {
 	s.mu.Lock()
-	present := s.present(of.ref)
+	idle := s.present(of.ref) || of.ref.Source == sluice.SourceMirrored && s.mirrors[of.ref.Subscription] == nil
 	s.mu.Unlock()
-	if !present && s.deps.Owns.Owns(s.config.Namespace) {
+	if !idle && s.deps.Owns.Owns(s.config.Namespace) {
 		err = s.purgeErased(ctx, of)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.doubts[of] = 0 // the others come first
+		s.doubts.add(of) // the others come first
 		return err
 	}
-	delete(s.doubts, of)
+	delete(s.doubts[of.ref.Source], of)
 	return nil
 }
 
-// purgeErased removes the stored results of an own entry, if their last event is the erased one or not
-// in the log. The log may have the erased one for a while, because its record is stored first.
+// purgeErased removes the stored results of an entry, if they are those of what was erased.
 func (s *space) purgeErased(ctx context.Context, of erasure) error {
-	seq, err := s.lastSeq(ctx, of.ref)
-	if err != nil || seq == 0 {
+	left := s.leftByEvent
+	if of.ref.Source == sluice.SourceMirrored {
+		left = s.leftByTombstone
+	}
+	if is, err := left(ctx, of); err != nil || !is {
 		return err
 	}
-	if seq != of.seq {
-		found, err := s.logged(ctx, of.ref, seq)
-		if err != nil || found {
-			return err
-		}
-	}
 	return s.purge(ctx, of.ref)
+}
+
+// leftByEvent reports whether an own entry has stored results, and their last event is the erased one
+// or not in the log. The log may have the erased one for a while, because its record is stored first.
+func (s *space) leftByEvent(ctx context.Context, of erasure) (bool, error) {
+	seq, err := s.lastSeq(ctx, of.ref)
+	if err != nil || seq == 0 || seq == of.seq {
+		return seq != 0 && err == nil, err
+	}
+	found, err := s.logged(ctx, of.ref, seq)
+	return err == nil && !found, err
+}
+
+// leftByTombstone reports whether a mirrored entry has stored results, and has not come back. The mirror
+// may be read from a replica that is behind.
+func (s *space) leftByTombstone(ctx context.Context, of erasure) (bool, error) {
+	r, err := s.deps.Records.Get(ctx, s.config.Namespace, embeddingID(of.ref))
+	if err != nil || r.Revision == 0 {
+		return false, err
+	}
+	entries, err := s.deps.Mirrors.Entries(ctx, of.ref.Subscription, []string{of.ref.ID})
+	e, ok := entries[of.ref.ID]
+	return err == nil && (!ok || e.Tombstone || e.Cursor < of.seq), err
 }

@@ -358,17 +358,21 @@ func (s *space) leave(id string) bool {
 // find: a mirror that begins anew removes its former entries without a trace in the stream.
 func (s *space) followMirror(ctx context.Context, id string) error {
 	reading := s.begin(id)
-	return s.deps.Mirrors.Follow(ctx, id, func(e *MirrorEntry) {
-		ref := sluice.EntryRef{Source: sluice.SourceMirrored, Subscription: id, ID: e.Change.Key()}
-		if e.Tombstone {
-			s.drop(ref, 0)
-			return
-		}
-		s.set(ref, &e.Change.Event, e.Cursor, reading)
-	}, func() {
+	return s.deps.Mirrors.Follow(ctx, id, func(e *MirrorEntry) { s.takeMirrored(id, e, reading) }, func() {
 		s.retain(sluice.SourceMirrored, id, reading)
 		s.loaded(id)
 	})
+}
+
+// takeMirrored enters a change of an entry of a mirror.
+func (s *space) takeMirrored(mirror string, e *MirrorEntry, reading uint64) {
+	ref := sluice.EntryRef{Source: sluice.SourceMirrored, Subscription: mirror, ID: e.Change.Key()}
+	if e.Tombstone {
+		s.drop(ref, 0)
+		s.doubt(erasure{ref, e.Cursor})
+		return
+	}
+	s.set(ref, &e.Change.Event, e.Cursor, reading)
 }
 
 // forgetMirror drops the entries of a deleted mirror. Their pending jobs fail (S3-111); the comparisons

@@ -62,8 +62,8 @@ func (o *omissions) noted(n int) {
 	o.account.force(missedBytes * int64(n))
 }
 
-// remove forgets that an entry had no room, and reports whether it was noted, or may have been one too
-// many for that. A sequence other than 0 must be that of the note.
+// remove forgets that an entry had no room, and reports whether that was noted. A sequence other than 0
+// must be that of the note.
 func (o *omissions) remove(ref sluice.EntryRef, seq uint64) bool {
 	m := o.bySource[ref.Subscription]
 	if m == nil {
@@ -71,10 +71,7 @@ func (o *omissions) remove(ref sluice.EntryRef, seq uint64) bool {
 	}
 	key := maphash.Comparable(o.seed, ref)
 	is, known := m.known[key]
-	switch {
-	case !known:
-		return m.more && seq == 0
-	case seq != 0 && is != seq:
+	if !known || seq != 0 && is != seq {
 		return false
 	}
 	delete(m.known, key)

@@ -247,14 +247,15 @@ func TestSpace_ErasuresAreNewOnce(t *testing.T) {
 	t.Parallel()
 	s, store := forgetful(t)
 	s.passed = 0
+	own := s.doubts[sluice.SourceLocal]
 	read := func(incarnation string, seqs ...uint64) (ids []string) {
-		clear(s.doubts)
+		clear(own)
 		store.page = sluice.ObservePage{Incarnation: incarnation, ThroughSeq: slices.Max(seqs), LastSeq: slices.Max(seqs)}
 		for _, seq := range seqs {
 			store.page.Items = append(store.page.Items, sluice.Change{Op: sluice.OpDelete, Event: sluice.Event{Seq: seq, ID: strconv.FormatUint(seq, 10)}, ErasedSeq: 1})
 		}
 		require.NoError(t, s.readLog(t.Context(), &place{}))
-		for of := range s.doubts {
+		for of := range own {
 			ids = append(ids, of.ref.ID)
 		}
 		return ids
@@ -276,9 +277,9 @@ func TestSpace_NewDoubtsReplaceOthers(t *testing.T) {
 	}
 	for _, id := range []string{"a", "new"} {
 		erase(s, id, 5000, 30_000)
-		_, ok := s.doubts[erasure{sluice.EntryRef{Source: sluice.SourceLocal, ID: id}, 5000}]
+		_, ok := s.doubts[sluice.SourceLocal][erasure{sluice.EntryRef{Source: sluice.SourceLocal, ID: id}, 5000}]
 		require.True(t, ok, id)
-		require.Len(t, s.doubts, mostDoubts, id)
+		require.Len(t, s.doubts[sluice.SourceLocal], mostDoubts, id)
 	}
 }
 
@@ -296,7 +297,7 @@ func TestSpace_ErasureCountsBeforeTheEventIsGone(t *testing.T) {
 		require.NoError(t, s.sweep(t.Context()))
 	}
 	require.Equal(t, []string{"comparison.a", "entry.a"}, store.purged)
-	require.Empty(t, s.doubts)
+	require.Empty(t, s.doubts[sluice.SourceLocal])
 }
 
 // A doubt about which the store does not answer stays, and one about an entry that came back ends.
@@ -314,7 +315,7 @@ func TestSpace_DoubtsStayOrEnd(t *testing.T) {
 	for range ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
 	}
-	require.Empty(t, s.doubts)
+	require.Empty(t, s.doubts[sluice.SourceLocal])
 	require.Equal(t, []string{"comparison.a", "entry.a"}, store.purged)
 }
 

@@ -33,8 +33,8 @@ type space struct {
 	scans   chan struct{} // limits concurrent searches and lists
 	account *account
 	omitted omissions
-	spare   bool            // there may be records that leave their room to entries
-	doubts  map[erasure]int // and their sweeps; see doubt
+	spare   bool // there may be records that leave their room to entries
+	doubts  doubts
 
 	local, mirrored *vector.Index[sluice.EntryRef]
 }
@@ -73,7 +73,7 @@ type held struct {
 func newSpace(c Stored, deps Deps, opts Options, memory *budget) *space {
 	mine := &account{of: memory}
 	s := &space{
-		config: c, deps: deps, opts: opts, account: mine, omitted: newOmissions(mine), scans: make(chan struct{}, max(1, opts.Scans/2)), wanted: map[sluice.EntryRef]bool{}, doubts: map[erasure]int{},
+		config: c, deps: deps, opts: opts, account: mine, omitted: newOmissions(mine), scans: make(chan struct{}, max(1, opts.Scans/2)), wanted: map[sluice.EntryRef]bool{}, doubts: newDoubts(),
 		items: map[sluice.EntryRef]*item{}, records: map[string]*held{}, tasks: map[string]*task{},
 		changed: make(chan struct{}), mirrors: map[string]*sluice.Mirror{}, readings: newReadings(),
 		local: vector.New[sluice.EntryRef](c.Dimensions), mirrored: vector.New[sluice.EntryRef](c.Dimensions),
