@@ -26,15 +26,13 @@ func newDoubts() doubts { return doubts{sluice.SourceLocal: {}, sluice.SourceMir
 // add adds a doubt. Beyond mostDoubts, it replaces another one.
 func (d doubts) add(of erasure) {
 	all := d[of.ref.Source]
-	all[of] = 0
-	for other := range all {
-		if len(all) <= mostDoubts {
+	if _, known := all[of]; !known && len(all) >= mostDoubts {
+		for other := range all {
+			delete(all, other)
 			break
 		}
-		if other != of {
-			delete(all, other)
-		}
 	}
+	all[of] = 0
 }
 
 // doubt notes an erasure that may have left results only in the store. Other events of the entry may

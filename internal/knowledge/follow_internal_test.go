@@ -114,7 +114,7 @@ func TestSpace_TombstoneTakesForgottenResultsAlong(t *testing.T) {
 	t.Parallel()
 	s, store := forgetful(t)
 	s.omitted.bySource["m"] = &missed{known: map[uint64]uint64{}, more: true}
-	s.deps.Mirrors = &copies{entries: map[string]MirrorEntry{"dead": {Cursor: 1, Tombstone: true}, "behind": {Cursor: 1}, "back": {Cursor: 3}}}
+	s.deps.Mirrors = &copies{entries: map[string]MirrorEntry{"dead": {Cursor: 2, Tombstone: true}, "behind": {Cursor: 1}, "back": {Cursor: 3}}}
 	var want []string
 	for _, id := range []string{"absent", "dead", "behind", "back"} {
 		ref := sluice.EntryRef{Source: sluice.SourceMirrored, Subscription: "m", ID: id}

@@ -311,6 +311,7 @@ func TestSpace_DoubtsStayOrEnd(t *testing.T) {
 	s.set(sluice.EntryRef{Source: sluice.SourceLocal, ID: "b"}, event("b", 1), 10_003, 1)
 	require.Empty(t, s.doubted(ownersSweeps))
 	require.ErrorContains(t, s.sweep(t.Context()), "damaged")
+	require.NoError(t, s.sweep(t.Context()), "other doubts come first")
 	store.broken = nil
 	for range ownersSweeps {
 		require.NoError(t, s.sweep(t.Context()))
