@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mostDoubts limits the doubts of a space about entries of each kind, because they take no memory of
-// its account: 1.5 MB.
+// mostDoubts limits the doubts of a space about entries of each kind, because they are not counted in
+// its account. They take at most 1.5 MB.
 const mostDoubts = 1 << 12
 
 // erasure is that of an event of an own entry, or the tombstone of a mirrored one.

@@ -72,7 +72,7 @@ func TestSubscriptions_UnreadableChangeIsPause(t *testing.T) {
 }
 
 // Events that left the log while a subscription was suspended are dead letters before it goes on at its place.
-func TestConsumers_PlaceFollowsLettersOfExpiredEvents(t *testing.T) {
+func TestConsumers_PlaceExpiresFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	store := storetest.Connect(t, natsstore.Options{Conn: server})

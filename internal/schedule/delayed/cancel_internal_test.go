@@ -143,7 +143,7 @@ func TestCancel_IsToldOnceThereIsRoom(t *testing.T) {
 }
 
 // While a log refuses to be told of events that were cancelled or refused, one is tried for all, less often each time; then all are told of.
-func TestEnd_OneIsTriedWhileAnnouncementsAreRefused(t *testing.T) {
+func TestEnd_OneIsTriedForAll(t *testing.T) {
 	t.Parallel()
 	const events, outage = 100, time.Hour
 	for _, s := range []model.Scheduled{{DeliverAt: time.Unix(1_800_000_000, 0), Outcome: sluice.OutcomeCancelled}, {Creator: sluice.Creator{CreatedBy: sluice.Root}}} {
