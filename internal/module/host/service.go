@@ -16,7 +16,6 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/module"
-	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -137,7 +136,7 @@ func (s *Service) Approve(ctx context.Context, name, digest, by string) (sluice.
 	// Subscriptions of removed handlers end first, while an approval still lists them. New ones come
 	// after the approval: they would fail their first attempts before their program may run.
 	if before != nil {
-		if err := s.end(ctx, approve, before, before.dropped(&after)); err != nil {
+		if err := s.end(ctx, name, by, before, before.dropped(&after)); err != nil {
 			return sluice.Module{}, err
 		}
 	}
@@ -257,18 +256,6 @@ func (s *Service) Disable(ctx context.Context, name, by string) (sluice.Module, 
 	return s.Host.Get(name)
 }
 
-// stands returns a function with code Conflict if an approval of a module is not the stored one any
-// more: a later one decides about the subscriptions. nil stands for no approval.
-func (s *Service) stands(ctx context.Context, name string, a *Approval) func() error {
-	return func() error {
-		now, err := s.stored(ctx, name)
-		if err == nil && now.revision() != a.revision() {
-			err = sluice.Errorf(sluice.Conflict, "module %q was approved, stopped or removed meanwhile; look at it, and try again if needed", name)
-		}
-		return err
-	}
-}
-
 // put creates the subscriptions of an approved module, or changes and resumes them. Code Conflict
 // unless the approval stands.
 func (s *Service) put(ctx context.Context, name string, a *Approval, requests []*subscription.Request) error {
@@ -279,52 +266,6 @@ func (s *Service) put(ctx context.Context, name string, a *Approval, requests []
 		}
 	}
 	return stands()
-}
-
-// lastLimit bounds giving way, which goes on if the caller is gone.
-const lastLimit = 30 * time.Second
-
-// giveWay makes the subscriptions that an approval lists agree with the record that is stored now,
-// which may be later or missing: it deletes those that the record does not list, and stops the others
-// of a stopped module. That may have come before the approval created or resumed one of them.
-func (s *Service) giveWay(ctx context.Context, name string, a *Approval) error {
-	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lastLimit)
-	defer cancel()
-	for {
-		err := s.agree(ctx, name, a)
-		if sluice.CodeOf(err) != sluice.Conflict || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// agree is a try of giveWay. Code Conflict if the record was changed meanwhile.
-func (s *Service) agree(ctx context.Context, name string, a *Approval) error {
-	now, err := s.stored(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := s.end(ctx, act{module: name, by: a.By}, now, a.dropped(now)); err != nil {
-		return err
-	}
-	switch {
-	case now == nil:
-		return nil
-	case now.Disabled:
-		return s.pause(ctx, name, now, a.By)
-	case now.Unsafe != nil:
-		return s.suspend(ctx, name, now, now.Unsafe.Reason)
-	}
-	return nil
-}
-
-// dropped returns the subscriptions of an approval that a later one does not list; nil stands for
-// none.
-func (a *Approval) dropped(later *Approval) []string {
-	if later == nil {
-		return a.Subscriptions
-	}
-	return slices.DeleteFunc(slices.Clone(a.Subscriptions), func(id string) bool { return slices.Contains(later.Subscriptions, id) })
 }
 
 // pause pauses the active subscriptions of a module. Code Conflict unless the approval stands.
@@ -368,7 +309,7 @@ func (s *Service) Remove(ctx context.Context, name, by string) error {
 		return err
 	}
 	remove := act{name, sluice.ActionModuleRemove, by}
-	if err := s.end(ctx, remove, before, before.Subscriptions); err != nil {
+	if err := s.end(ctx, name, by, before, before.Subscriptions); err != nil {
 		return err
 	}
 	if err := s.store(ctx, remove, before, nil); err != nil {
@@ -381,12 +322,12 @@ func (s *Service) Remove(ctx context.Context, name, by string) error {
 	)
 }
 
-// end deletes subscriptions of a module as a part of an act. Code Conflict unless the approval
-// stands; nil stands for none.
-func (s *Service) end(ctx context.Context, a act, before *Approval, ids []string) error {
-	stands := s.stands(ctx, a.module, before)
+// end deletes subscriptions of a module. Code Conflict unless the approval stands; nil stands for
+// none.
+func (s *Service) end(ctx context.Context, name, by string, before *Approval, ids []string) error {
+	stands := s.stands(ctx, name, before)
 	for _, id := range ids {
-		if err := s.Subscriptions.DeleteHandler(ctx, a.module, id, a.by, stands); err != nil {
+		if err := s.Subscriptions.DeleteHandler(ctx, name, id, by, stands); err != nil {
 			return fmt.Errorf("delete subscription %s: %w", id, err)
 		}
 	}
