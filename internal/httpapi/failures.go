@@ -73,8 +73,8 @@ func (f *failures) note(addr netip.Addr, now time.Time) {
 		f.bySource[prefix] = found
 	}
 	one := found.Value.(*source) //nolint:forcetypeassert // the list has nothing else
-	one.last = now
-	one.spent.AllowN(now, 1)
+	one.last = slices.MaxFunc([]time.Time{one.last, now}, time.Time.Compare)
+	one.spent.AllowN(one.last, 1) // with an earlier time, it would count the time between twice
 	f.order.MoveToFront(found)
 	f.forget(now)
 }

@@ -37,6 +37,18 @@ func TestFailures_AllowTenThenOnePerSixSeconds(t *testing.T) {
 	require.False(t, yes, "others have not failed")
 }
 
+// A failure that read the clock before the one that got the lock first makes no room.
+func TestFailures_CountNoTimeTwice(t *testing.T) {
+	t.Parallel()
+	f, now, caller := newFailures(10, 6*time.Second), time.Now(), addr("203.0.113.7")
+	for range 5 {
+		f.note(caller, now)
+		f.note(caller, now.Add(-time.Minute))
+	}
+	_, yes := f.blocked(caller, now)
+	require.True(t, yes)
+}
+
 func TestFailures_SourceIsAnAddressOrAHostsNetwork(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ one, other string }{

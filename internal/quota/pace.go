@@ -15,7 +15,7 @@ import (
 // subscriptions, modes, replays and tests. It is safe for concurrent use.
 type Paces struct {
 	mu  sync.Mutex
-	all map[Receiver]*rate.Limiter
+	all map[Receiver]*limiter
 }
 
 // Receiver is an endpoint that agreed to a rate.
@@ -29,7 +29,7 @@ type Receiver struct {
 const fraction = 50
 
 // NewPaces returns paces without any requests counted.
-func NewPaces() *Paces { return &Paces{all: map[Receiver]*rate.Limiter{}} }
+func NewPaces() *Paces { return &Paces{all: map[Receiver]*limiter{}} }
 
 // Take counts a request that is about to be sent and returns 0. Without room it counts nothing, and
 // returns how long to wait before asking again. In no minute are more than PerMinute requests
@@ -55,13 +55,13 @@ func (p *Paces) Return(r Receiver, now time.Time) {
 // bucket returns a receiver's bucket. A bucket that holds b and is refilled at r a minute grants
 // fewer than b + r requests in a minute. Here b + r is PerMinute + 1, so it grants at most
 // PerMinute.
-func (p *Paces) bucket(r Receiver, now time.Time) *rate.Limiter {
+func (p *Paces) bucket(r Receiver, now time.Time) *limiter {
 	if b := p.all[r]; b != nil {
 		return b
 	}
 	dropFull(p.all, now)
 	most := max(1, r.PerMinute/fraction)
-	b := rate.NewLimiter(rate.Limit(float64(r.PerMinute-most+1)/60), most)
+	b := newLimiter(rate.Limit(float64(r.PerMinute-most+1)/60), most)
 	p.all[r] = b
 	return b
 }

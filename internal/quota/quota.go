@@ -28,7 +28,7 @@ type limit struct {
 }
 
 // bucket is a namespace's remaining quota; a nil limiter is unlimited.
-type bucket struct{ events, bytes *rate.Limiter }
+type bucket struct{ events, bytes *limiter }
 
 // NewQuotas returns quotas without limits.
 func NewQuotas() *Quotas { return &Quotas{limits: map[string]limit{}, buckets: map[string]*bucket{}} }
@@ -86,10 +86,10 @@ func (q *Quotas) bucket(namespace string, quota sluice.Quota, now time.Time) *bu
 	q.sweep(now)
 	b = &bucket{}
 	if per := quota.EventsPerSecond; per > 0 {
-		b.events = rate.NewLimiter(rate.Limit(per), max(1, quota.Burst))
+		b.events = newLimiter(rate.Limit(per), max(1, quota.Burst))
 	}
 	if per := quota.BytesPerSecond; per > 0 {
-		b.bytes = rate.NewLimiter(rate.Limit(per), int(per))
+		b.bytes = newLimiter(rate.Limit(per), int(per))
 	}
 	q.buckets[namespace] = b
 	return b
@@ -108,12 +108,12 @@ func (q *Quotas) sweep(now time.Time) {
 	}
 }
 
-func isFull(l *rate.Limiter, now time.Time) bool {
+func isFull(l *limiter, now time.Time) bool {
 	return l == nil || l.TokensAt(now) >= float64(l.Burst())
 }
 
 // check returns the error if n units exceed the quota now, nil if they do not.
-func check(namespace, what string, l *rate.Limiter, n int, now time.Time) error {
+func check(namespace, what string, l *limiter, n int, now time.Time) error {
 	if l == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func check(namespace, what string, l *rate.Limiter, n int, now time.Time) error 
 		With("limit", per).With("unit", what).With("allowed", int(max(tokens, 0))).With("retry_after", wait)
 }
 
-func pay(l *rate.Limiter, n int, now time.Time) {
+func pay(l *limiter, n int, now time.Time) {
 	if l != nil {
 		l.AllowN(now, n)
 	}

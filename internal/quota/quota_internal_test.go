@@ -63,3 +63,30 @@ func TestCounts_ForgetDeletedSubscriptions(t *testing.T) {
 		require.Empty(t, c.by)
 	}
 }
+
+// Issue 13, attack 9: a request that read the clock before the one that got the lock first makes no room.
+func TestLimits_CountNoTimeTwice(t *testing.T) {
+	t.Parallel()
+	quotas := NewQuotas()
+	quotas.Set(sluice.Namespace{Name: "acme", Quota: sluice.Quota{EventsPerSecond: 2, Burst: 4}})
+	paces, rates, sends := NewPaces(), NewRates(), NewSends(0, 120)
+	for name, granted := range map[string]func(now time.Time) bool{
+		"quota":         func(now time.Time) bool { return quotas.Take("acme", 1, 0, now) == nil },
+		"agreed rate":   func(now time.Time) bool { return paces.Take(Receiver{PerMinute: 120}, now) == 0 },
+		"shared rate":   func(now time.Time) bool { return rates.Take(SharedRate{Rate: sluice.Rate{PerMinute: 120}}, now) == 0 },
+		"sends by hand": func(now time.Time) bool { return sends.Pay("", "user:eve", now) == nil },
+	} {
+		now, most := time.Unix(0, 0), 0
+		for granted(now) {
+			most++
+		}
+		require.GreaterOrEqual(t, most, 2, name)
+		now = now.Add(time.Hour) // all is free again
+		require.True(t, granted(now), name)
+		require.True(t, granted(now.Add(-time.Minute)), name)
+		for range most - 2 {
+			require.True(t, granted(now), name)
+		}
+		require.False(t, granted(now), name)
+	}
+}

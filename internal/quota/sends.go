@@ -17,7 +17,7 @@ type Sends struct {
 	perSubscription, perPrincipal int // a minute; 0: any number
 
 	mu  sync.Mutex
-	all map[string]*rate.Limiter // by "s:"+subscription, "p:"+principal
+	all map[string]*limiter // by "s:"+subscription, "p:"+principal
 }
 
 // maxBuckets is the number of buckets that triggers dropping the full ones.
@@ -26,7 +26,7 @@ const maxBuckets = 4096
 // NewSends returns a limit on the requests per minute to one subscription's endpoint, and for one
 // principal; 0: any number.
 func NewSends(perSubscription, perPrincipal int) *Sends {
-	return &Sends{perSubscription: perSubscription, perPrincipal: perPrincipal, all: map[string]*rate.Limiter{}}
+	return &Sends{perSubscription: perSubscription, perPrincipal: perPrincipal, all: map[string]*limiter{}}
 }
 
 // Pay counts one request to the endpoint of a subscription ("": of one that is not stored yet),
@@ -35,7 +35,7 @@ func NewSends(perSubscription, perPrincipal int) *Sends {
 func (s *Sends) Pay(subscription string, who sluice.Principal, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	buckets := []*rate.Limiter{s.bucket("p:"+string(who), s.perPrincipal, now)}
+	buckets := []*limiter{s.bucket("p:"+string(who), s.perPrincipal, now)}
 	if subscription != "" {
 		buckets = append(buckets, s.bucket("s:"+subscription, s.perSubscription, now))
 	}
@@ -56,7 +56,7 @@ func (s *Sends) Pay(subscription string, who sluice.Principal, now time.Time) er
 }
 
 // bucket returns the bucket of a minute's requests; nil: unlimited.
-func (s *Sends) bucket(key string, perMinute int, now time.Time) *rate.Limiter {
+func (s *Sends) bucket(key string, perMinute int, now time.Time) *limiter {
 	if perMinute == 0 {
 		return nil
 	}
@@ -64,14 +64,14 @@ func (s *Sends) bucket(key string, perMinute int, now time.Time) *rate.Limiter {
 		return b
 	}
 	dropFull(s.all, now)
-	b := rate.NewLimiter(rate.Limit(float64(perMinute)/60), perMinute)
+	b := newLimiter(rate.Limit(float64(perMinute)/60), perMinute)
 	s.all[key] = b
 	return b
 }
 
 // dropFull drops the full buckets when there are maxBuckets or more: a full bucket equals a new
 // one.
-func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
+func dropFull[K comparable](all map[K]*limiter, now time.Time) {
 	if len(all) < maxBuckets {
 		return
 	}
@@ -83,7 +83,7 @@ func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
 }
 
 // missing returns the seconds until a bucket has enough for one request; 0: it has.
-func missing(b *rate.Limiter, now time.Time) int {
+func missing(b *limiter, now time.Time) int {
 	if b == nil || b.TokensAt(now) >= 1 {
 		return 0
 	}

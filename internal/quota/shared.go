@@ -22,11 +22,11 @@ type SharedRate struct {
 // concurrent use.
 type Rates struct {
 	mu  sync.Mutex
-	all map[SharedRate][]*rate.Limiter
+	all map[SharedRate][]*limiter
 }
 
 // NewRates returns rates without any requests counted.
-func NewRates() *Rates { return &Rates{all: map[SharedRate][]*rate.Limiter{}} }
+func NewRates() *Rates { return &Rates{all: map[SharedRate][]*limiter{}} }
 
 // Take counts a request that is about to be sent and returns 0. Without room it counts nothing, and
 // returns how long to wait before asking again.
@@ -58,15 +58,15 @@ func (r *Rates) Return(of SharedRate, now time.Time) {
 
 // buckets returns a bucket for each limit of a rate. A bucket holds a fiftieth of the limit, as the
 // bucket of a single subscription does.
-func (r *Rates) buckets(of SharedRate, now time.Time) []*rate.Limiter {
+func (r *Rates) buckets(of SharedRate, now time.Time) []*limiter {
 	if buckets, ok := r.all[of]; ok {
 		return buckets
 	}
 	r.sweep(now)
-	var buckets []*rate.Limiter
+	var buckets []*limiter
 	for _, limit := range []struct{ n, seconds float64 }{{of.Rate.PerSecond, 1}, {of.Rate.PerMinute, 60}} {
 		if limit.n > 0 {
-			buckets = append(buckets, rate.NewLimiter(rate.Limit(limit.n/limit.seconds), max(1, int(limit.n/fraction))))
+			buckets = append(buckets, newLimiter(rate.Limit(limit.n/limit.seconds), max(1, int(limit.n/fraction))))
 		}
 	}
 	r.all[of] = buckets
