@@ -43,6 +43,7 @@ const endsAtOnce = "GORACE=atexit_sleep_ms=0"
 
 func (c *child) start(t *testing.T) {
 	t.Helper()
+	turn(t)
 	file := filepath.Join(c.dir, datadir.AddressesFile)
 	require.NoError(t, os.RemoveAll(file))
 	c.proc = exec.Command(childProgram(t), "-test.run=^$") //nolint:noctx // ourselves, killed by the test

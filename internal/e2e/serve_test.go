@@ -133,6 +133,7 @@ func withTester(cfg *config.Config, change func(*config.Config)) {
 // startWith is start, and says with what else the server runs.
 func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.Options) *running {
 	tb.Helper()
+	turn(tb)
 	if opts.Log == nil {
 		opts.Log = endOfLog(tb)
 	}
