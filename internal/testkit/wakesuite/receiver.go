@@ -204,6 +204,18 @@ func (r *receiver) notice(n int) notice {
 	return got
 }
 
+// wakes returns the IDs of the wakes that the requests are about.
+func (r *receiver) wakes() map[string]bool {
+	r.w.t.Helper()
+	ids := map[string]bool{}
+	for _, req := range r.all() {
+		n, err := r.read(req)
+		require.NoError(r.w.t, err)
+		ids[n.WakeID] = true
+	}
+	return ids
+}
+
 // epochs returns the epochs of the requests, each once: a busy server may repeat a notice before it
 // sees the answer.
 func (r *receiver) epochs() []int64 {
