@@ -33,7 +33,7 @@ func TestAuthType_OfAnAgentsChainIsAgent(t *testing.T) {
 		`{"type":"pull-wake","streams":["x/appended"],"wake_stream":"x/woken"}`, as(fake.token)...)
 	s.must(t, http.StatusCreated, "POST "+ns+"/events", `{"path":"/x/published","type":"t"}`, as(fake.token)...)
 	s.must(t, http.StatusNoContent, "POST /streams/default/x/appended", `{}`, append(as(fake.token), "Content-Type", "application/json")...)
-	soon := in(time.Second)
+	soon := in(10 * time.Second) // later than the response, also on a busy machine
 	s.must(t, http.StatusAccepted, "POST "+ns+"/events", `{"path":"/x/scheduled","type":"t","deliver_at":"`+soon+`"}`, as(fake.token)...)
 	s.must(t, http.StatusCreated, "PUT "+ns+"/appointments/a", `{"at":"`+soon+`","action":{"path":"/x/appointed","type":"t"}}`, as(fake.token)...)
 	s.must(t, http.StatusCreated, "POST "+ns+"/events", `{"path":"/x/system","type":"t"}`, as(sync.token)...)

@@ -18,7 +18,7 @@ func TestDelayed_WaitingIDIsTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events = "POST /v1/namespaces/default/events"
-	at := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339Nano)
+	at := time.Now().Add(20 * time.Second).UTC().Format(time.RFC3339Nano)
 	for _, id := range []string{"now", "past", "other"} {
 		s.must(t, http.StatusAccepted, events, `{"id":"`+id+`","type":"t","path":"/a","deliver_at":"`+at+`"}`)
 	}
@@ -60,7 +60,7 @@ func TestDelayed_EventByNATSIsStoredAtOnce(t *testing.T) {
 func TestDelayed_RepeatAfterItsTimeIsADuplicate(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
-	at := time.Now().Add(5 * time.Second) // longer than the request takes on a busy machine
+	at := time.Now().Add(10 * time.Second) // longer than the request takes on a busy machine
 	held, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "1", Path: "/a"}, at)
 	require.NoError(t, err)
 	require.Zero(t, held.Seq)

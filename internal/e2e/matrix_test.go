@@ -364,7 +364,7 @@ func gather(t *testing.T, s *running, ns, hook string) cast {
 // outdated returns a token of an admin of everything whose time is over.
 func outdated(t *testing.T, s *running) string {
 	t.Helper()
-	body := fmt.Sprintf(`{"principal":"user:expired","object":"*","verbs":["admin"],"expires_at":%q}`, time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
+	body := fmt.Sprintf(`{"principal":"user:expired","object":"*","verbs":["admin"],"expires_at":%q}`, time.Now().Add(8*time.Second).UTC().Format(time.RFC3339))
 	token, _ := s.must(t, http.StatusCreated, "POST /v1/grants", body).field(t, "token").(string)
 	eventually(t, func() bool {
 		r := s.call(t, "GET /v1/whoami", "", as(token)...)
