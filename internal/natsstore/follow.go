@@ -178,6 +178,7 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 		now, err := Asked(ctx, consumer.Info)
 		return err == nil && now.NumPending == 0 && now.Delivered.Consumer == in.last
 	}
+	in.missing = func() uint64 { return s.missing(ctx, in, config) }
 	err = in.handTo(each, config.OptStartSeq)
 	if in.unreadable > 0 {
 		s.opts.Log.ErrorContext(ctx, "messages cannot be read: the stream's files are damaged; run sluice doctor --deep",
@@ -194,11 +195,32 @@ type inflow struct {
 	end  context.CancelCauseFunc
 	stop func()
 	last uint64 // consumer sequence of the last message that arrived
+	seq  uint64 // its sequence in the stream
 	left uint64 // messages that were announced and have not arrived
 
 	stream     string
-	idle       func() bool // whether the consumer has delivered all messages that it can read
-	unreadable uint64      // messages that were announced and cannot be read
+	idle       func() bool   // whether the consumer has delivered all messages that it can read
+	missing    func() uint64 // messages that are stored and were not delivered
+	unreadable uint64        // messages that were announced and cannot be read
+}
+
+// missing returns how many messages that config selects are stored behind those that arrived; 0 if
+// that is unknown. Those that were removed after they were announced are not stored any more.
+func (s *Store) missing(ctx context.Context, in *inflow, config jetstream.ConsumerConfig) uint64 {
+	lasts := config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy
+	if !lasts && in.seq > 0 {
+		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartSequencePolicy, in.seq+1, nil
+	}
+	consumer, err := s.js.CreateConsumer(ctx, in.stream, config)
+	if err != nil {
+		return 0
+	}
+	info := consumer.CachedInfo()
+	s.TidyUp(ctx, in.stream, info.Name)
+	if lasts {
+		return info.NumPending - min(info.NumPending, in.last)
+	}
+	return info.NumPending
 }
 
 // openInflow starts requesting messages of the consumer, of which at most ahead are requested and
@@ -207,7 +229,7 @@ func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ah
 	in := &inflow{msgs: make(chan *nats.Msg), stream: info.Stream}
 	in.ctx, in.end = context.WithCancelCause(ctx)
 	var err error
-	in.stop, err = s.pull(info, pace{ahead, followExpiry, followHeartbeat, 2 * followHeartbeat, followEarly}, in.take, func(err error) {
+	in.stop, err = s.pull(info, s.followPace(ahead), in.take, func(err error) {
 		if !errors.Is(err, errPullSilent) || !s.nc.IsReconnecting() { // a new connection ends ctx
 			in.end(err)
 		}
@@ -217,6 +239,17 @@ func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ah
 		return nil, err
 	}
 	return in, nil
+}
+
+// followPace returns the limits of the requests to the consumer of a reader. The readers of an
+// embedded server wait longer for its heartbeats. It cannot be lost without its connections, but it
+// may be too busy to send them in time, and new consumers for all readers would keep it busy.
+func (s *Store) followPace(most int) pace {
+	p := pace{most: most, expiry: followExpiry, heartbeat: followHeartbeat, silence: 2 * followHeartbeat, early: followEarly}
+	if s.opts.Conn != nil {
+		p.heartbeat, p.silence = pullHeartbeat, pullSilence
+	}
+	return p
 }
 
 func (in *inflow) take(msg *nats.Msg) {
@@ -236,6 +269,9 @@ func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, 
 		meta, err := msg.Metadata()
 		if in.last++; err == nil && meta.Sequence.Consumer != in.last {
 			err = ErrGap
+		}
+		if err == nil {
+			in.seq = meta.Sequence.Stream
 		}
 		return msg, meta, err
 	case <-silence:
@@ -284,12 +320,17 @@ func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each
 	return each(msg, meta)
 }
 
-// silent calls each without a message if none arrives because the remaining ones cannot be read.
+// silent calls each without a message if none arrives because the remaining ones cannot be read, or
+// were removed. A message that is stored meanwhile is pending, and no missing one.
 func (in *inflow) silent(each Taker) (more bool, err error) {
 	if in.left == 0 || !in.idle() {
 		return true, nil
 	}
-	in.unreadable, in.left = in.unreadable+in.left, 0
+	missing := in.missing()
+	if !in.idle() {
+		return true, nil
+	}
+	in.unreadable, in.left = in.unreadable+missing, 0
 	return each(nil, nil)
 }
 

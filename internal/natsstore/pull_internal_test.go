@@ -47,3 +47,15 @@ func TestPull_ExpiresBeforeLineIsGivenUp(t *testing.T) {
 	embedded := (&Store{opts: Options{Conn: (*natstest.Server)(nil)}}).deliveryPace(2)
 	require.Greater(t, embedded.silence, embedded.heartbeat)
 }
+
+// All readers of an embedded server that is too busy for heartbeats would make new consumers at once, and keep it busy.
+func TestFollow_EmbeddedServerMayBeBusy(t *testing.T) {
+	t.Parallel()
+	elsewhere := (&Store{}).followPace(2)
+	embedded := (&Store{opts: Options{Conn: (*natstest.Server)(nil)}}).followPace(2)
+	require.GreaterOrEqual(t, embedded.silence, 4*elsewhere.silence)
+	for _, p := range []pace{elsewhere, embedded} {
+		require.GreaterOrEqual(t, p.silence, 2*p.heartbeat)
+		require.LessOrEqual(t, p.heartbeat, p.expiry/2, "NATS refuses more")
+	}
+}
