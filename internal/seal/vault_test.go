@@ -122,8 +122,8 @@ func TestKeys_AreReadFromAListAndAFile(t *testing.T) {
 	for _, wrong := range []string{"", ",", std + ",", "hunter2hunter2hunter2", std[:20], "äöü"} {
 		_, err := seal.ParseList(wrong)
 		require.ErrorContains(t, err, "openssl rand -base64 32")
-		if len(wrong) > 1 {
-			require.NotContains(t, err.Error(), wrong[:2], "nothing of a key is in an error")
+		if len(wrong) >= 8 { // fewer random letters may be in any text
+			require.NotContains(t, err.Error(), wrong[:8], "nothing of a key is in an error")
 		}
 	}
 	_, err = seal.ParseFile("# none\n")
