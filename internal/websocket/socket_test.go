@@ -234,11 +234,12 @@ func served(t *testing.T, do func(c *websocket.Conn)) *sockettest.Conn {
 			w.Header().Set(name, value)
 		}
 		w.WriteHeader(http.StatusSwitchingProtocols)
-		conn, _, err := http.NewResponseController(w).Hijack()
+		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return // the client finds out
 		}
-		c := websocket.New(conn, nil, websocket.Options{})
+		read, _ := buffered.Peek(buffered.Reader.Buffered()) // the client may have sent the start of a frame
+		c := websocket.New(conn, bytes.Clone(read), websocket.Options{})
 		go c.Hear()
 		do(c)
 		c.CloseNow()
