@@ -68,7 +68,7 @@ func heapDuring(f func()) uint64 {
 // S3-69, S3-74: the memory of an importer is that of a few files of entries, however long the bundle is: it is bounded, while it
 // is verified and while it is applied. Tests that measure memory do not run beside others.
 func TestTake_MemoryDoesNotGrowWithTheBundle(t *testing.T) { //nolint:paralleltest // it measures the heap
-	const entries, most = 14_000, 64 << 20
+	const entries, most = 28_000, 128 << 20
 	d, trust := directoryOf(t, entries)
 	require.Greater(t, d.Size(), int64(2*most))
 	at := &copies{place: Place{Incarnation: "origin"}, steps: entries}
