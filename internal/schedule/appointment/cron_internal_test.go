@@ -87,7 +87,7 @@ func TestCron_FiresOncePerDayOrHourInEveryZone(t *testing.T) {
 		require.NoError(t, err)
 		year := rapid.IntRange(1990, 2030).Draw(t, "year")
 		month := time.Month(rapid.IntRange(1, 12).Draw(t, "month"))
-		begin, end := time.Date(year, month, 15, 12, 0, 0, 0, location).Add(-1), time.Date(year, month+3, 15, 12, 0, 0, 0, location).Add(-1) // no zone changes its clock at noon
+		begin, end := time.Date(year, month, 15, 12, 0, 0, 0, location).Add(-1), time.Date(year, month+3, 15, 12, 0, 0, 0, location) // no zone changes its clock at noon
 		days := int(end.Sub(begin).Round(24*time.Hour) / (24 * time.Hour))
 		require.Equal(t, days, count(t, fmt.Sprintf("%d %d * * *", minute, hour), zone, begin, end))
 		end = begin.AddDate(0, 0, rapid.IntRange(1, 40).Draw(t, "days"))
