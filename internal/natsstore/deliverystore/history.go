@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -72,11 +73,11 @@ func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 // maxParkedLanes of the Parked lanes. It reads the parts one after another, so they may not fit
 // together exactly.
 func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
-	status, unread, err := s.brief(ctx, sub)
+	status, at, err := s.brief(ctx, sub)
 	if err != nil || sub.State == sluice.Cancelled {
 		return status, err
 	}
-	return status, s.addWaiting(ctx, sub, unread, &status)
+	return status, s.addWaiting(ctx, sub, at, &status)
 }
 
 // Brief is Status without the number of undelivered events, which costs one or two requests for
@@ -86,30 +87,29 @@ func (s *Store) Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Sta
 	return status, err
 }
 
-// brief is Brief, and also returns the first sequence that was not delivered yet; 0: all were.
-func (s *Store) brief(ctx context.Context, sub *sluice.Subscription) (_ sluice.Status, unread uint64, _ error) {
+// brief is Brief, and also returns how far the consumers are.
+func (s *Store) brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, reach, error) {
 	status := sluice.Status{State: sub.State, Reason: sub.Reason, Breaker: sluice.BreakerClosed, ParkedLanes: []sluice.Parked{}}
+	at := reach{floor: math.MaxUint64 - 1}
 	if sub.State == sluice.Cancelled {
-		return status, 0, s.countDead(ctx, sub, &status)
+		return status, at, s.countDead(ctx, sub, &status)
 	}
 	for i, c := range s.core.Names().PushConsumers(sub) {
-		first, err := s.addConsumer(ctx, sub, i, c, &status)
+		one, err := s.addConsumer(ctx, sub, i, c, &status)
 		if err != nil {
-			return status, 0, err
+			return status, at, err
 		}
-		if first > 0 && (unread == 0 || first < unread) {
-			unread = first
-		}
+		at = at.join(one)
 	}
 	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
 	if err != nil {
-		return status, 0, err
+		return status, at, err
 	}
 	addLanes(parked, &status)
 	if err := s.addHealth(ctx, sub, &status); err != nil {
-		return status, 0, err
+		return status, at, err
 	}
-	return status, unread, s.countDead(ctx, sub, &status)
+	return status, at, s.countDead(ctx, sub, &status)
 }
 
 // maxParkedLanes is the maximum number of lanes in a status.
@@ -139,38 +139,38 @@ func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
 	}
 }
 
-// addConsumer adds the counts of a consumer, and returns the first sequence that it has not
-// delivered; 0 if it has delivered all.
-func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
+// addConsumer adds the counts of a consumer, and returns how far it is.
+func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer, status *sluice.Status) (at reach, err error) {
 	info, err := s.consumerInfo(ctx, sub, i, want)
 	if err != nil || info == nil {
-		return 0, err // it is being created
+		return at, err // it is being created
 	}
 	if sub.Pattern.WildFirst() && info.NumPending > 0 {
 		own, err := s.systemEvents(ctx, sub.Namespace, info.Delivered.Stream+1)
 		if err != nil {
-			return 0, err
+			return at, err
 		}
 		info.NumPending -= min(own, info.NumPending) // receivers do not get them
 	}
 	status.Backlog += info.NumPending + uint64(max(0, info.NumAckPending))
 	status.InFlight += info.NumAckPending
 	status.AckFloor = max(status.AckFloor, info.AckFloor.Stream)
+	at.floor = info.AckFloor.Stream
 	if info.NumPending > 0 {
-		unread = info.Delivered.Stream + 1
+		at.unread = info.Delivered.Stream + 1
 	}
 	if info.NumPending == 0 && info.NumAckPending == 0 {
-		return 0, nil
+		return at, nil
 	}
 	events, err := s.log.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
 	if err != nil {
-		return 0, err
+		return at, err
 	}
 	first := slices.IndexFunc(events, func(e model.ReadEvent) bool { return sub.Pattern.Match(e.Path) })
 	if first >= 0 {
 		status.LagSeconds = max(status.LagSeconds, time.Since(events[first].Stored).Seconds())
 	}
-	return unread, nil
+	return at, nil
 }
 
 func (s *Store) countDead(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) (err error) {

@@ -9,30 +9,67 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// reach is how far the consumers of a subscription are.
+type reach struct {
+	floor  uint64 // all events up to here are acknowledged
+	unread uint64 // the first sequence that was not delivered yet; 0: all were
+}
+
+// join returns what the consumers of both reaches have in common.
+func (r reach) join(other reach) reach {
+	if other.unread > 0 && (r.unread == 0 || other.unread < r.unread) {
+		r.unread = other.unread
+	}
+	r.floor = min(r.floor, other.floor)
+	return r
+}
+
 // addWaiting counts the undelivered events: the backlog, and the events of each lane in the status
 // from its head up to the first event that was not delivered yet, which is part of the backlog.
 // Each lane costs one or two requests.
-func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, unread uint64, status *sluice.Status) error {
-	status.Undelivered = status.Backlog
-	for i := range status.ParkedLanes {
-		waiting, err := s.waiting(ctx, sub, &status.ParkedLanes[i], unread)
-		if err != nil {
-			return fmt.Errorf("lane %s: %w", status.ParkedLanes[i].Lane, err)
-		}
-		status.Undelivered += waiting
+//
+// An event of a lane that was delivered and is not acknowledged is part of the backlog, too. If
+// there may be any, the sum is limited to the events of the lanes up to the floor and all events
+// after it. This costs a request, and one more for each lane.
+func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, at reach, status *sluice.Status) error {
+	behind, err := s.inLanes(ctx, sub, at.unread, status)
+	if err != nil {
+		return err
 	}
-	return nil
+	status.Undelivered = status.Backlog + behind
+	if behind == 0 || status.InFlight == 0 {
+		return nil
+	}
+	before, err := s.inLanes(ctx, sub, at.floor+1, status)
+	if err != nil {
+		return err
+	}
+	after, err := s.countLane(ctx, sub, "", at.floor+1)
+	status.Undelivered = min(status.Undelivered, before+after)
+	return err
 }
 
-func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *sluice.Parked, unread uint64) (uint64, error) {
+// inLanes counts the events of the lanes in the status that are before a sequence; 0: all.
+func (s *Store) inLanes(ctx context.Context, sub *sluice.Subscription, before uint64, status *sluice.Status) (n uint64, _ error) {
+	for i := range status.ParkedLanes {
+		waiting, err := s.waiting(ctx, sub, &status.ParkedLanes[i], before)
+		if err != nil {
+			return 0, fmt.Errorf("lane %s: %w", status.ParkedLanes[i].Lane, err)
+		}
+		n += waiting
+	}
+	return n, nil
+}
+
+func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *sluice.Parked, before uint64) (uint64, error) {
 	if sub.Policy.Ordering == sluice.OrderNone {
 		return 1, nil // such a lane has one event
 	}
 	from, err := s.countLane(ctx, sub, lane.Path, lane.FromSeq)
-	if err != nil || unread == 0 {
+	if err != nil || before == 0 {
 		return from, err
 	}
-	behind, err := s.countLane(ctx, sub, lane.Path, max(unread, lane.FromSeq))
+	behind, err := s.countLane(ctx, sub, lane.Path, max(before, lane.FromSeq))
 	return from - min(behind, from), err
 }
 
