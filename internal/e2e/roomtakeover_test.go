@@ -38,6 +38,7 @@ func TestFullStore_WakesAreTakenOver(t *testing.T) { // S1-59, S4-22
 			return storage.UsedBytes > storage.LimitBytes/100*96
 		})
 		w.other.level(t, sluice.StorageScarce)
+		w.beats(t)
 		w.owner.kill(t)
 		patiently(t, func() bool { return w.other.wakesOf(t) }, "the other serves it")
 		w.other.level(t, sluice.StorageScarce)
@@ -51,6 +52,7 @@ func TestFullStore_WakesAreTakenOver(t *testing.T) { // S1-59, S4-22
 		t.Parallel()
 		far := natstest.NewWith(t, natsd.Options{MaxStore: 16 << 20})
 		w := newTakeover(t, far)
+		w.beats(t)
 		lift := others(t, w.js, func(err error) bool { return err != nil })
 		w.other.level(t, sluice.StorageBroken)
 		w.owner.kill(t)
@@ -89,6 +91,13 @@ func newTakeover(t *testing.T, far *natstest.Server, env ...string) *takeover {
 	w.owner, w.other = one, &fullStore{running: other, js: w.js}
 	owner.must(t, http.StatusOK, "POST "+durableAt+"/__ds/subscriptions/pull/claim", `{"worker":"one"}`)
 	return w
+}
+
+// beats has the worker of /agents/live say that it is still there: it may be silent for 45 seconds (S1-43).
+func (w *takeover) beats(t *testing.T) {
+	t.Helper()
+	n := w.hook.wait(t, "/agents/live", 1)
+	w.other.back(t, http.StatusOK, n, claim(n))
 }
 
 // pulls has a worker claim what the one before did not acknowledge, when its lease has run out, and acknowledge it.
