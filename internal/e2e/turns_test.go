@@ -21,7 +21,7 @@ var turns = struct {
 
 const (
 	turnsIfBusy = 2
-	busyLoad    = 3 // processes for each processor that run or want to
+	busyLoad    = 2 // processes for each processor that run or want to
 )
 
 // turn waits until a test may start a server. A test that has started one may always start another one.
