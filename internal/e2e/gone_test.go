@@ -238,3 +238,28 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	require.LessOrEqual(t, twice, 20)
 	watch.End(faulttest.Arrived{Events: 41, Twice: max(twice, 0)}, "one lane waits for its next attempt all the while; its record is written again")
 }
+
+// A stream may be made again by another server, or by a request whose answer was lost: parked lanes are stored again all the same.
+func TestGone_LanesReturnToAnothersStream(t *testing.T) { // S0-41
+	t.Parallel()
+	hook := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: http.StatusServiceUnavailable} })
+	s := start(t, t.TempDir(), nil)
+	subscribe(t, s.api, wish(hook.URL, `"id":"s"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
+	js := dial(t, s.at.NATS)
+	parked := func() bool {
+		kv, err := js.KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
+		require.NoError(t, err)
+		_, err = kv.Get(t.Context(), streams.LaneKey("s", sluice.OrderByPath, "/a", 0))
+		return err == nil
+	}
+	put(t, s.api, "/a", 1, 3)
+	eventually(t, parked, "a lane is parked")
+	lanes, err := js.Stream(t.Context(), jsNames(t).BucketStream(streams.Lanes))
+	require.NoError(t, err)
+	again := lanes.CachedInfo().Config
+	again.FirstSeq = 100_000
+	require.NoError(t, js.DeleteStream(t.Context(), again.Name))
+	_, err = js.CreateStream(t.Context(), again)
+	require.NoError(t, err)
+	eventually(t, parked, "the lane is stored again")
+}

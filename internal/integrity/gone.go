@@ -46,19 +46,25 @@ func (a absence) due(isLog bool, now time.Time) bool {
 
 // checkMissing finds streams that another program deleted while the server was running. It reports
 // each once, and recreates those that it can recreate without loss. Is holds the existing streams.
-// The result is the state to remember, in which a missing stream keeps its last state. The states
-// of a missing stream; only a log waits for the 5 s:
+// It returns whether a missing stream may exist again. The states of a missing stream; only a log
+// waits for the 5 s:
 //
 //	seen ─► missing ─ 5 s ─► Lacks? ─ no ─► forgotten: its namespace was deleted
 //	                            └── yes ─► told: damage ─► recreated, if MadeAgain ─► seen
 //	                                                  └─► stays missing until Forget or a restore
-func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Count) map[string]streamstore.Count {
+func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Count) (again bool) {
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
 	m.mu.Unlock()
 	for _, name := range absent(m.names, slices.Collect(maps.Keys(was)), is) {
-		m.miss(ctx, name, was[name])
+		again = m.miss(ctx, name, was[name]) || again
 	}
+	return again
+}
+
+// toRemember returns the state to remember, in which a missing stream keeps its last state, and
+// forgets that the streams that exist again were missing.
+func (m *Memory) toRemember(ctx context.Context, is map[string]streamstore.Count) map[string]streamstore.Count {
 	all := maps.Clone(is)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,8 +81,20 @@ func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Cou
 	return all
 }
 
-// miss handles a missing stream.
-func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
+// tellRemade calls Remade for each stream that was recreated since the last call: by this server,
+// whose request may have failed nevertheless, or by another one.
+func (m *Memory) tellRemade(ctx context.Context, is map[string]streamstore.Count) {
+	for name, now := range is {
+		was := m.created[name]
+		m.created[name] = now.Created
+		if write := m.Remade[name]; write != nil && !was.IsZero() && !was.Equal(now.Created) {
+			write(ctx)
+		}
+	}
+}
+
+// miss handles a missing stream, and returns whether it may exist again.
+func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) (again bool) {
 	now := time.Now()
 	m.mu.Lock()
 	a, known := m.gone[name]
@@ -85,8 +103,9 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 		m.gone[name] = a
 	}
 	m.mu.Unlock()
-	if _, isLog := m.names.LogOf(name); !a.due(isLog, now) {
-		return
+	_, isLog := m.names.LogOf(name)
+	if !a.due(isLog, now) {
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, remakeLimit)
 	defer cancel()
@@ -94,10 +113,12 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 	switch {
 	case err != nil:
 		m.log.DebugContext(ctx, "check for missing streams failed", slog.String("stream", name), slog.Any("error", err))
-		return // retried at the next check
+		return false // retried at the next check
+	case !lacks && !isLog:
+		return true
 	case !lacks:
 		m.found(name)
-		return
+		return false
 	}
 	if !a.told {
 		a.told = true
@@ -107,13 +128,14 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) {
 		m.tellGone(ctx, name, a)
 	}
 	if m.names.MadeAgain(name) {
-		m.remake(ctx, name, &a)
+		again = m.remake(ctx, name, &a)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, still := m.gone[name]; still { // and its content was not given up meanwhile
 		m.gone[name] = a
 	}
+	return again
 }
 
 // found forgets that a stream is missing, because it exists again or its namespace was deleted.
@@ -140,19 +162,18 @@ func (m *Memory) tellGone(ctx context.Context, name string, a absence) {
 	}
 }
 
-// remake recreates a stream. A failure is logged once and retried at the next check.
-func (m *Memory) remake(ctx context.Context, name string, a *absence) {
+// remake recreates a stream, and returns whether it did. A failure is logged once and retried at
+// the next check.
+func (m *Memory) remake(ctx context.Context, name string, a *absence) bool {
 	if err := m.store.Remake(ctx, name, a.was.Last); err != nil {
 		if !a.stuck {
 			m.log.WarnContext(ctx, "deleted stream not recreated yet", slog.String("stream", name), slog.Any("error", err))
 		}
 		a.stuck = true
-		return
+		return false
 	}
 	m.log.WarnContext(ctx, "deleted stream recreated, empty", slog.String("stream", name))
-	if write := m.Remade[name]; write != nil {
-		write(ctx)
-	}
+	return true
 }
 
 // Missing returns the sorted names of deleted streams that were not recreated. It returns nil if

@@ -64,7 +64,8 @@ type Memory struct {
 	// Missed stores dead letters about damage of logs, for the subscriptions that had not reached
 	// the damaged part. Run calls it, again after an error, unless it is nil.
 	Missed func(ctx context.Context, owed []Owed) error
-	// Remade has a function for some streams that Run calls after it has recreated the stream.
+	// Remade has a function for some streams that Run calls after the stream was recreated, by this
+	// server or another one.
 	Remade map[string]func(ctx context.Context)
 
 	dir     string
@@ -74,7 +75,8 @@ type Memory struct {
 	had     func(ctx context.Context) (map[string]deliverystore.Had, error)
 	log     *slog.Logger
 
-	told chan struct{} // a record was added or removed, so the file must be written
+	told    chan struct{}        // a record was added or removed, so the file must be written
+	created map[string]time.Time // when the streams were created; used only by Examine, Run and Leave
 
 	mu      sync.Mutex
 	records map[string]streamstore.Records // as reported; a bucket has a Created once all of its records were reported
@@ -92,7 +94,7 @@ type Memory struct {
 func New(dir string, store *natsstore.Store, had func(ctx context.Context) (map[string]deliverystore.Had, error), log *slog.Logger) *Memory {
 	return &Memory{
 		dir: dir, store: store, names: store.Names(), streams: streamstore.New(store), had: had, log: log,
-		told: make(chan struct{}, 1), records: map[string]streamstore.Records{}, gone: map[string]absence{},
+		told: make(chan struct{}, 1), created: map[string]time.Time{}, records: map[string]streamstore.Records{}, gone: map[string]absence{},
 	}
 }
 
@@ -131,6 +133,7 @@ func (m *Memory) compare(ctx context.Context, was map[string]streamstore.Count, 
 	if err != nil {
 		return nil, err
 	}
+	m.tellRemade(ctx, is)
 	if err := m.openMissed(ctx, is); err != nil {
 		return nil, err
 	}
@@ -332,11 +335,15 @@ func (m *Memory) watch(ctx context.Context, bucket string) {
 
 // remember stores the changed state of all streams.
 func (m *Memory) remember(ctx context.Context) error {
-	counts, err := m.streams.Counts(ctx)
+	is, err := m.streams.Counts(ctx)
+	if err == nil && m.checkMissing(ctx, is) {
+		is, err = m.streams.Counts(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	counts = m.checkMissing(ctx, counts)
+	m.tellRemade(ctx, is)
+	counts := m.toRemember(ctx, is)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !maps.Equal(counts, m.counts) {
