@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
@@ -190,6 +191,17 @@ func TestGone_WhileTheServerWasStoppedIsTold(t *testing.T) {
 	}
 }
 
+// laneIsStored reports whether the lane of a path of the subscription s is parked in the store.
+func laneIsStored(t *testing.T, js jetstream.JetStream, path sluice.Path) bool {
+	t.Helper()
+	kv, err := js.KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
+	if err != nil {
+		return false
+	}
+	_, err = kv.Get(t.Context(), streams.LaneKey("s", sluice.OrderByPath, path, 0))
+	return err == nil
+}
+
 // Issue 13, F13: deliveries go on without what was recorded of them; a lane that waits for its next attempt is stored again.
 func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	t.Parallel()
@@ -202,14 +214,7 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 	s := startLogging(t, t.TempDir(), nil, &logLines{})
 	subscribe(t, s.api, wish(hook.URL, `"id":"s"`, `"pattern":"/a/**"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
 	js := dial(t, s.at.NATS)
-	parked := func() bool {
-		kv, err := js.KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
-		if err != nil {
-			return false
-		}
-		_, err = kv.Get(t.Context(), streams.LaneKey("s", sluice.OrderByPath, "/a/parked", 0))
-		return err == nil
-	}
+	parked := func() bool { return laneIsStored(t, js, "/a/parked") }
 	put(t, s.api, "/a/parked", 1, 1)
 	put(t, s.api, "/a/1", 1, 20)
 	eventually(t, parked, "a lane is parked")
@@ -246,12 +251,7 @@ func TestGone_LanesReturnToAnothersStream(t *testing.T) { // S0-41
 	s := start(t, t.TempDir(), nil)
 	subscribe(t, s.api, wish(hook.URL, `"id":"s"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
 	js := dial(t, s.at.NATS)
-	parked := func() bool {
-		kv, err := js.KeyValue(t.Context(), jsNames(t).Bucket(streams.Lanes))
-		require.NoError(t, err)
-		_, err = kv.Get(t.Context(), streams.LaneKey("s", sluice.OrderByPath, "/a", 0))
-		return err == nil
-	}
+	parked := func() bool { return laneIsStored(t, js, "/a") }
 	put(t, s.api, "/a", 1, 3)
 	eventually(t, parked, "a lane is parked")
 	lanes, err := js.Stream(t.Context(), jsNames(t).BucketStream(streams.Lanes))

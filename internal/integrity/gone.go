@@ -46,7 +46,7 @@ func (a absence) due(isLog bool, now time.Time) bool {
 
 // checkMissing finds streams that another program deleted while the server was running. It reports
 // each once, and recreates those that it can recreate without loss. Is holds the existing streams.
-// It returns whether a missing stream may exist again. The states of a missing stream; only a log
+// It returns whether to read the existing streams again. The states of a missing stream; only a log
 // waits for the 5 s:
 //
 //	seen ─► missing ─ 5 s ─► Lacks? ─ no ─► forgotten: its namespace was deleted
@@ -62,8 +62,8 @@ func (m *Memory) checkMissing(ctx context.Context, is map[string]streamstore.Cou
 	return again
 }
 
-// toRemember returns the state to remember, in which a missing stream keeps its last state, and
-// forgets that the streams that exist again were missing.
+// toRemember returns the state to remember, in which a missing stream keeps its last state. It
+// drops the streams that exist again from those that are missing.
 func (m *Memory) toRemember(ctx context.Context, is map[string]streamstore.Count) map[string]streamstore.Count {
 	all := maps.Clone(is)
 	m.mu.Lock()
@@ -81,19 +81,23 @@ func (m *Memory) toRemember(ctx context.Context, is map[string]streamstore.Count
 	return all
 }
 
-// tellRemade calls Remade for each stream that was recreated since the last call: by this server,
-// whose request may have failed nevertheless, or by another one.
+// tellRemade calls Remade for each stream that was recreated since the last call: by another server,
+// or by this one, even if its request seemed to fail.
 func (m *Memory) tellRemade(ctx context.Context, is map[string]streamstore.Count) {
-	for name, now := range is {
+	for name, write := range m.Remade {
+		now, there := is[name]
+		if !there {
+			continue
+		}
 		was := m.created[name]
 		m.created[name] = now.Created
-		if write := m.Remade[name]; write != nil && !was.IsZero() && !was.Equal(now.Created) {
+		if !was.IsZero() && !was.Equal(now.Created) {
 			write(ctx)
 		}
 	}
 }
 
-// miss handles a missing stream, and returns whether it may exist again.
+// miss handles a missing stream, and returns whether to read the existing streams again.
 func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) (again bool) {
 	now := time.Now()
 	m.mu.Lock()
@@ -103,8 +107,7 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) (
 		m.gone[name] = a
 	}
 	m.mu.Unlock()
-	_, isLog := m.names.LogOf(name)
-	if !a.due(isLog, now) {
+	if _, isLog := m.names.LogOf(name); !a.due(isLog, now) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, remakeLimit)
@@ -114,11 +117,9 @@ func (m *Memory) miss(ctx context.Context, name string, was streamstore.Count) (
 	case err != nil:
 		m.log.DebugContext(ctx, "check for missing streams failed", slog.String("stream", name), slog.Any("error", err))
 		return false // retried at the next check
-	case !lacks && !isLog:
-		return true
 	case !lacks:
 		m.found(name)
-		return false
+		return true
 	}
 	if !a.told {
 		a.told = true

@@ -76,7 +76,7 @@ type Memory struct {
 	log     *slog.Logger
 
 	told    chan struct{}        // a record was added or removed, so the file must be written
-	created map[string]time.Time // when the streams were created; used only by Examine, Run and Leave
+	created map[string]time.Time // when the streams of Remade were created; only Run and Leave use it
 
 	mu      sync.Mutex
 	records map[string]streamstore.Records // as reported; a bucket has a Created once all of its records were reported
@@ -133,7 +133,6 @@ func (m *Memory) compare(ctx context.Context, was map[string]streamstore.Count, 
 	if err != nil {
 		return nil, err
 	}
-	m.tellRemade(ctx, is)
 	if err := m.openMissed(ctx, is); err != nil {
 		return nil, err
 	}

@@ -30,14 +30,14 @@ func (r reach) join(other reach) reach {
 //
 // An event of a lane that was delivered and is not acknowledged is part of the backlog, too. If
 // there may be any, the sum is limited to the events of the lanes up to the floor and all events
-// after it. This costs a request, and one more for each lane.
+// after it. This costs one request, and two for each lane whose head is before the floor.
 func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, at reach, status *sluice.Status) error {
-	behind, err := s.inLanes(ctx, sub, at.unread, status)
+	parked, err := s.inLanes(ctx, sub, at.unread, status)
 	if err != nil {
 		return err
 	}
-	status.Undelivered = status.Backlog + behind
-	if behind == 0 || status.InFlight == 0 {
+	status.Undelivered = status.Backlog + parked
+	if parked == 0 || status.InFlight == 0 {
 		return nil
 	}
 	before, err := s.inLanes(ctx, sub, at.floor+1, status)
@@ -65,11 +65,14 @@ func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *slu
 	if sub.Policy.Ordering == sluice.OrderNone {
 		return 1, nil // such a lane has one event
 	}
+	if before > 0 && before <= lane.FromSeq {
+		return 0, nil
+	}
 	from, err := s.countLane(ctx, sub, lane.Path, lane.FromSeq)
 	if err != nil || before == 0 {
 		return from, err
 	}
-	behind, err := s.countLane(ctx, sub, lane.Path, max(before, lane.FromSeq))
+	behind, err := s.countLane(ctx, sub, lane.Path, before)
 	return from - min(behind, from), err
 }
 
