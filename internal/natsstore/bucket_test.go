@@ -3,6 +3,7 @@ package natsstore_test
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -188,25 +190,30 @@ func TestWatch_GivesRecordsThenCompletionThenChanges(t *testing.T) {
 // What changed while the server was away is told afterwards, also what left no trace.
 func TestWatch_ReportsChangesOfAnOutage(t *testing.T) {
 	t.Parallel()
-	store, server := provisioned(t)
+	server := natstest.Listening(t)
+	store := connected(t, natsstore.Options{Conn: server})
+	require.NoError(t, store.Provision(t.Context()))
 	b, ctx := records(store), t.Context()
 	for i, key := range []string{"stays", "goes", "vanishes"} {
 		_, err := b.Put(ctx, key, record{i}, 0)
 		require.NoError(t, err)
 	}
-	told := watch(t, b, ">")
+	link := faulttest.NewLink(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
+	told := watch(t, records(connected(t, natsstore.Options{URL: "nats://" + link.Addr()})), ">")
 	for _, want := range []string{"set stays 0", "set goes 1", "set vanishes 2", "caught up  0"} {
 		require.Equal(t, want, next(t, told))
 	}
-	server.Restart(t)
-	js := natstest.JetStream(t, server)
-	kv, err := js.Stream(ctx, "KV_"+streams.Lanes)
+	link.Isolate()
+	link.Cut()
+	kv, err := natstest.JetStream(t, server).Stream(ctx, "KV_"+streams.Lanes)
 	require.NoError(t, err)
 	require.NoError(t, kv.Purge(ctx)) // without markers, as if they had expired
 	_, err = b.Put(ctx, "stays", record{0}, 0)
 	require.NoError(t, err)
 	_, err = b.Put(ctx, "new", record{3}, 0)
 	require.NoError(t, err)
+	link.Join()
+	link.Cut()
 
 	var got []string
 	for range 4 {
