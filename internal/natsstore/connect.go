@@ -300,6 +300,10 @@ func (s *Store) dial() (*nats.Conn, error) {
 	return nil, backoff.Permanent(err)
 }
 
+// loginTimeout is how a server answers a login that took too long, two seconds by default; in lower
+// case. It may be only busy.
+const loginTimeout = "authentication timeout"
+
 // isAway reports whether the server may be reachable later. It does not count a file that cannot be
 // read or a certificate that is refused, although their errors look like network errors.
 func isAway(err error) bool {
@@ -312,7 +316,8 @@ func isAway(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) ||
+		strings.Contains(strings.ToLower(err.Error()), loginTimeout)
 }
 
 func (s *Store) connOptions() ([]nats.Option, error) {
