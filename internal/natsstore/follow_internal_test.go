@@ -68,6 +68,7 @@ func TestFollow_DamagedMessagesAreLogged(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			s, server, log := withMessages(t, dir, 3)
+			again := s.Reconnected()
 			server.Stop(t)
 			blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "EVENTS_default", "msgs", "*.blk"))
 			require.NoError(t, err)
@@ -78,6 +79,7 @@ func TestFollow_DamagedMessagesAreLogged(t *testing.T) {
 			require.NoError(t, os.WriteFile(blocks[0], data, 0o600))
 			server.Start(t)
 			require.Eventually(t, func() bool { return s.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
+			<-again // its handler ends those who read
 			read := 0
 			err = s.Follow(t.Context(), "EVENTS_default", jetstream.ConsumerConfig{DeliverPolicy: policy, FilterSubject: "events.default.>"}, 10, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 				read++

@@ -149,10 +149,12 @@ func TestConnection_SilentIsGivenUp(t *testing.T) {
 	before, err := store.deliveries().OpenSource(t.Context(), sub)
 	require.NoError(t, err)
 	arrives(t, store, before, "before", time.Minute)
+	again := store.Reconnected()
 	link.Swallow()
 	<-before.Ended()
 	before.Close()
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
+	<-again // its handler ends the sources
 	require.Positive(t, log.n.Load(), "it is told")
 	after, err := store.deliveries().OpenSource(t.Context(), sub)
 	require.NoError(t, err)

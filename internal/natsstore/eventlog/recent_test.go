@@ -17,8 +17,10 @@ func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	ctx := t.Context()
-	_, _, err := store.core.Namespaces().Put(ctx, sluice.Namespace{Name: "short", DedupWindow: sluice.Duration(time.Second)})
-	require.NoError(t, err)
+	for name, window := range map[string]sluice.Duration{"short": 0, "brief": sluice.Duration(time.Second)} {
+		_, _, err := store.core.Namespaces().Put(ctx, sluice.Namespace{Name: name, DedupWindow: window})
+		require.NoError(t, err)
+	}
 	js := natstest.JetStream(t, server)
 	send := func(header nats.Header) {
 		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "events.short.a", Header: header})
@@ -27,8 +29,10 @@ func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 	send(nil) // short-1
 	send(nats.Header{"ce-id": {"only-ce"}})
 	send(nats.Header{"Nats-Msg-Id": {"outer"}, "ce-id": {"inner"}})
-	_, err = store.Publish(ctx, "short", []sluice.Event{{ID: "an id €", Type: "t", Path: "/a", Source: "/s", Extensions: map[string]string{sluice.CausationID: "short-1"}}})
-	require.NoError(t, err)
+	for _, name := range []string{"short", "brief"} {
+		_, err := store.Publish(ctx, name, []sluice.Event{{ID: "an id €", Type: "t", Path: "/a", Source: "/s", Extensions: map[string]string{sluice.CausationID: "short-1"}}})
+		require.NoError(t, err)
+	}
 
 	e, err := store.RecentByID(ctx, "short", "an id €")
 	require.NoError(t, err)
@@ -45,7 +49,7 @@ func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 		requireCode(t, sluice.NotFound, err)
 	}
 	require.Eventually(t, func() bool {
-		_, err := store.RecentByID(ctx, "short", "an id €")
+		_, err := store.RecentByID(ctx, "brief", "an id €")
 		return sluice.CodeOf(err) == sluice.NotFound
 	}, time.Minute, 50*time.Millisecond, "once it left the dedup window")
 	last, err := store.LastSeq(ctx, "short")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,19 +183,25 @@ func TestTrusted_PublishersSeePlainJetStream(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	batch := func(i, commit string) *nats.Msg {
-		msg := said("batch", "b"+i)
-		msg.Header["Nats-Batch-Id"], msg.Header["Nats-Batch-Sequence"] = []string{"b"}, []string{i}
+	batch := func(id, i, commit string) *nats.Msg {
+		msg := said("batch", id+i)
+		msg.Header["Nats-Batch-Id"], msg.Header["Nats-Batch-Sequence"] = []string{id}, []string{i}
 		if commit != "" {
 			msg.Header["Nats-Batch-Commit"] = []string{commit}
 		}
 		return msg
 	}
-	_, err = ann.Conn().RequestMsgWithContext(ctx, batch("1", ""))
-	require.NoError(t, err)
-	answer, err := ann.Conn().RequestMsgWithContext(ctx, batch("2", "1"))
-	require.NoError(t, err)
-	require.Contains(t, string(answer.Data), `"seq":504`)
+	for try := 0; ; try++ { // a batch that is idle for two seconds is dropped
+		id := fmt.Sprint("b", try, "-")
+		_, err = ann.Conn().RequestMsgWithContext(ctx, batch(id, "1", ""))
+		require.NoError(t, err)
+		answer, err := ann.Conn().RequestMsgWithContext(ctx, batch(id, "2", "1"))
+		require.NoError(t, err)
+		if strings.Contains(string(answer.Data), `"seq":504`) {
+			break
+		}
+		require.Contains(t, string(answer.Data), "10176")
+	}
 }
 
 // An event that says who caused it has an id, so that no copy is another event.

@@ -42,6 +42,7 @@ func newDamaged(t *testing.T) *damaged {
 // index the server builds its state anew from the blocks.
 func (d *damaged) flip(t *testing.T, stream, text string, withIndex indexed) {
 	t.Helper()
+	again := d.Reconnected()
 	d.server.Stop(t)
 	blocks, err := filepath.Glob(filepath.Join(d.dir, "jetstream", "*", "streams", stream, "msgs", "*.blk"))
 	require.NoError(t, err)
@@ -61,6 +62,7 @@ func (d *damaged) flip(t *testing.T, stream, text string, withIndex indexed) {
 	require.True(t, flipped, "%q is in no block of %s", text, stream)
 	d.server.Start(t)
 	require.Eventually(t, func() bool { return d.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
+	<-again // its handler ends those who read
 }
 
 func (d *damaged) publish(t *testing.T, from, to int) {
