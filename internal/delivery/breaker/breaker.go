@@ -69,6 +69,7 @@ type Answer struct {
 type Breaker struct {
 	state sluice.Breaker // zero: closed
 	epoch uint64         // incremented when it opens; answers to requests of earlier epochs do not count
+	first uint64         // the first epoch of this endpoint; earlier answers are of another one
 	spell uint64         // incremented when it opens while closed
 	under int            // requests of this epoch in flight
 	held  time.Time      // nothing is sent before
@@ -152,6 +153,9 @@ func (b Breaker) Began() Breaker {
 // Ended applies the outcome of a request. window is the limit of requests in flight while closed.
 // random, in [0, 1), is the jitter of the next probe.
 func (b Breaker) Ended(a Answer, window int, now time.Time, random float64) Breaker {
+	if a.Epoch < b.first {
+		return b
+	}
 	if a.Wait > 0 {
 		b.held = later(b.held, now.Add(min(a.Wait, longestHold)))
 	}
@@ -255,7 +259,7 @@ func (b Breaker) ResetAfterRestart() Breaker {
 
 // Reset resets the breaker for another endpoint.
 func (b Breaker) Reset() Breaker {
-	return Breaker{epoch: b.epoch + 1, spell: b.spell}
+	return Breaker{epoch: b.epoch + 1, first: b.epoch + 1, spell: b.spell}
 }
 
 // Mark records when a lane failed without its attempt being counted.

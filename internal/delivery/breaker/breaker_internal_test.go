@@ -279,6 +279,14 @@ func TestBreaker_NewEndpointBeginsClosed(t *testing.T) {
 	may, _ := d.b.Admits(d.now)
 	require.Equal(t, All, may)
 	require.Greater(t, d.b.epoch, epoch)
+
+	began := d.b.epoch
+	asked := Answer{Epoch: began, Lane: "a", Outcome: Trouble, Wait: time.Hour, Began: d.now}
+	d.b = d.b.Began().Reset()
+	require.Zero(t, d.b.Ended(asked, d.window, d.now, 0.5).Held(), "the wait of the endpoint before")
+	asked.Epoch = d.b.epoch
+	d.b = d.b.Began().open(d.now)
+	require.Equal(t, d.now.Add(time.Hour), d.b.Ended(asked, d.window, d.now, 0.5).Held(), "of this one, though it opened since")
 }
 
 // random is a drill whose requests overlap and are answered in any order.
