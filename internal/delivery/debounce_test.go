@@ -34,7 +34,7 @@ func (b *batched) arrived() []uint64 {
 // Issue 18, item 10: the latest event of each path stands for those before it.
 func TestDebounce_SendsTheLatestOfAPathOnce(t *testing.T) {
 	t.Parallel()
-	w, b := batchWorld(t, quiet(2*time.Second), 100) // on two paths
+	w, b := batchWorld(t, quiet(10*time.Second), 100) // on two paths
 	proc := w.start(t)
 	defer func() { proc.stop() }()
 	eventually(t, "one of each path", func() bool { return len(b.arrived()) == 2 })
@@ -59,11 +59,11 @@ func TestDebounce_RetriesWithTheLatest(t *testing.T) {
 	policy := quiet(time.Second)
 	policy.Retry = steps(5*time.Second, 9)
 	w, b := batchWorld(t, policy, 0)
-	b.plan = func(request int, _ []uint64) bool { return request == 1 }
+	b.plan = func(_ int, events []uint64) bool { return events[0] != 5 }
 	w.publish(t, "/a/x", "e1")
 	proc := w.start(t)
 	defer func() { proc.stop() }()
-	eventually(t, "a failure", func() bool { return len(b.requests()) == 1 })
+	eventually(t, "a failure", func() bool { return len(b.requests()) > 0 })
 	for i := 2; i <= 5; i++ {
 		w.publish(t, "/a/x", fmt.Sprintf("e%d", i))
 	}

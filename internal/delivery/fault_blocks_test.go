@@ -33,14 +33,11 @@ func (k *killer) crowd() *world {
 func (w *world) numbers(t *testing.T) map[string]map[int]int {
 	t.Helper()
 	all := map[string]map[int]int{}
-	page, next, err := w.deliveries.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 100 * crowd})
-	require.NoError(t, err)
-	require.Zero(t, next)
-	for _, a := range page {
-		if all[a.Value.EventID] == nil {
-			all[a.Value.EventID] = map[int]int{}
+	for _, a := range w.attempts(t) {
+		if all[a.EventID] == nil {
+			all[a.EventID] = map[int]int{}
 		}
-		all[a.Value.EventID][a.Value.Number]++
+		all[a.EventID][a.Number]++
 	}
 	return all
 }

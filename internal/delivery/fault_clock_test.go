@@ -55,7 +55,7 @@ func TestClock_SetBackWaitsOnceMoreAtMost(t *testing.T) { // S4-52, C01
 			t.Parallel()
 			server := natstest.New(t)
 			w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Retry: sluice.Retry{
-				Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Second)}, MaxAttempts: 10,
+				Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(10 * time.Second)}, MaxAttempts: 10,
 			}})
 			w.total = 2
 			w.endpoint.fails["late"] = 1

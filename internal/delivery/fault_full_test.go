@@ -153,14 +153,14 @@ func (e *endpoint) attempts() (n int) {
 	return n
 }
 
-// calm waits until a second passes without an attempt: everything is done that can be done.
+// calm waits until ten seconds pass without an attempt: everything is done that can be done.
 func (e *endpoint) calm() {
 	last, since := e.attempts(), time.Now()
 	within(patience, func() bool {
 		if now := e.attempts(); now != last {
 			last, since = now, time.Now()
 		}
-		return time.Since(since) > time.Second
+		return time.Since(since) > 10*time.Second
 	})
 }
 

@@ -77,7 +77,7 @@ func tryMove(t *testing.T, id string, left http.HandlerFunc) {
 	dns.Set("127.0.0.1")
 	sender := outbound.New(outbound.Options{AllowLoopback: true, Resolver: dns.Resolver()})
 	t.Cleanup(sender.Close)
-	w := newWorld(t, connect(t), "n", sluice.Policy{Window: 4, Timeout: sluice.Duration(time.Second), Retry: sluice.Retry{
+	w := newWorld(t, connect(t), "n", sluice.Policy{Window: 4, Timeout: sluice.Duration(10 * time.Second), Retry: sluice.Retry{
 		Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(100 * time.Millisecond)}, MaxAttempts: 100,
 	}})
 	w.sub.Endpoint.URL = "http://moving.localhost:" + port

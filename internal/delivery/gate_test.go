@@ -241,7 +241,7 @@ func (g *gated) attempts() []sluice.Attempt {
 	for _, p := range page {
 		all = append(all, p.Value)
 	}
-	return all
+	return once(all)
 }
 
 // requireEnded requires that the subscription is cancelled once, that this is accounted for and

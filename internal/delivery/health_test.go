@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -22,6 +23,10 @@ func TestFailing_DisablesAfterFourAnnouncements(t *testing.T) { // issue 3, item
 	w.publish(t, "/a/1", "one")
 	proc := w.start(t)
 	eventually(t, "half of the time has gone", func() bool { return o.has(func(o *watcher) bool { return len(o.alerts) > 0 }) })
+	eventually(t, "and that is stored", func() bool {
+		h, err := w.deliveries.Health(t.Context(), w.sub)
+		return err == nil && h.Alerted > 0
+	})
 	proc.stop()
 	proc = w.start(t)
 	eventually(t, "it is disabled", func() bool { return o.did("disabled") })
@@ -29,10 +34,10 @@ func TestFailing_DisablesAfterFourAnnouncements(t *testing.T) { // issue 3, item
 	proc.stop()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	require.Equal(t, 50, o.alerts[0])
-	require.Contains(t, o.alerts, 100)
-	require.IsIncreasing(t, o.alerts, "each once")
-	for _, since := range o.since {
+	end := slices.Index(o.alerts, 100) + 1 // nothing disables it here: what follows is of other failures
+	require.Positive(t, end)
+	require.IsIncreasing(t, append([]int{0}, o.alerts[:end]...), "each once")
+	for _, since := range o.since[:end] {
 		require.True(t, since.Equal(o.since[0]), "it goes on after the restart")
 	}
 }

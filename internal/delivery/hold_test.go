@@ -148,7 +148,7 @@ func TestHold_RetryRestartsTheTimetable(t *testing.T) {
 	proc := w.start(t)
 	require.Eventually(t, func() bool {
 		st, err := w.deliveries.Status(t.Context(), w.sub)
-		return err == nil && st.Parked == 1 && st.ParkedLanes[0].Attempts == 2
+		return err == nil && st.Parked == 1 && st.ParkedLanes[0].Attempts >= 2
 	}, time.Minute, time.Millisecond)
 	proc.stop() // two attempts are recovered
 	proc = w.start(t)
@@ -162,11 +162,9 @@ func TestHold_RetryRestartsTheTimetable(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, time.Minute, time.Millisecond)
 	proc.stop()
-	attempts, _, err := w.deliveries.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
-	require.NoError(t, err)
 	var numbers []int
-	for _, a := range slices.Backward(attempts) {
-		numbers = append(numbers, a.Value.Number)
+	for _, a := range w.attempts(t) {
+		numbers = append(numbers, a.Number)
 	}
 	require.Equal(t, []int{1, 2, 3, 1, 2, 3, 1}, numbers)
 }

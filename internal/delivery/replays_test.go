@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/deliverystore"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -101,11 +100,7 @@ func TestReplays_CrashLeavesNoDeliveredLetters(t *testing.T) { // C01
 		Total: 3, State: sluice.ReplayRunning, Began: w.sub.Began(), CreatedAt: time.Now(),
 	}
 	require.NoError(t, replays.Add(t.Context(), rep))
-	eventually(t, "deliveries that are recorded", func() bool {
-		found, _, err := w.deliveries.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
-		require.NoError(t, err)
-		return len(found) == 6
-	})
+	eventually(t, "deliveries that are recorded", func() bool { return len(w.attempts(t)) == 6 })
 	proc.crash()
 	require.Equal(t, 3, count())
 	letters = w.deliveries

@@ -46,7 +46,7 @@ func subscription(url string) *sluice.Subscription {
 	return &sluice.Subscription{
 		ID: "sub-1", Namespace: "acme", Mode: sluice.Push,
 		Endpoint: sluice.Endpoint{URL: url},
-		Policy:   sluice.Policy{Timeout: sluice.Duration(5 * time.Second)},
+		Policy:   sluice.Policy{Timeout: sluice.Duration(time.Minute)},
 		Secrets:  []sluice.Secret{{Value: newSecret}},
 	}
 }

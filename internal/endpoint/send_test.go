@@ -113,7 +113,7 @@ func TestSend_TimeoutCoversTheWholeAttempt(t *testing.T) {
 			require.Contains(t, []string{"timeout after 200ms", "status 500"}, a.Error)
 			require.Contains(t, []sluice.FailureClass{sluice.FailTimeout, sluice.FailServer}, a.Failure())
 			require.GreaterOrEqual(t, a.Duration.Std(), 200*time.Millisecond)
-			require.Less(t, a.Duration.Std(), 5*time.Second)
+			require.Less(t, a.Duration.Std(), 30*time.Second)
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestSend_DoesNotReadHugeAnswers(t *testing.T) {
 	for _, status := range []int{200, 500} {
 		a, _ := send(t, hooktest.Answer{Status: status, Body: strings.Repeat("x", 32<<20)})
 		require.Equal(t, status, a.Status)
-		require.Less(t, a.Duration.Std(), 5*time.Second)
+		require.Less(t, a.Duration.Std(), 30*time.Second)
 	}
 }
 

@@ -34,7 +34,7 @@ func secure(t *testing.T) (*Sender, *sluice.Subscription, *x509.Certificate) {
 	t.Cleanup(s.Close)
 	sub := &sluice.Subscription{
 		Endpoint: sluice.Endpoint{URL: server.URL},
-		Policy:   sluice.Policy{Timeout: sluice.Duration(5 * time.Second)},
+		Policy:   sluice.Policy{Timeout: sluice.Duration(time.Minute)},
 		Secrets:  []sluice.Secret{{Value: "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ="}},
 	}
 	return s, sub, server.Certificate()
@@ -79,8 +79,8 @@ func TestSender_InterruptionClosesASharedConnection(t *testing.T) { // S0-60, C4
 	}
 	first := send(t.Context(), sub) // the connection is there
 	hasty := *sub
-	hasty.Policy.Timeout = sluice.Duration(100 * time.Millisecond)
-	require.Equal(t, "timeout after 100ms", (<-send(t.Context(), &hasty)).Error)
+	hasty.Policy.Timeout = sluice.Duration(3 * time.Second)
+	require.Equal(t, "timeout after 3s", (<-send(t.Context(), &hasty)).Error)
 	select {
 	case a := <-first:
 		require.Fail(t, "it fails for another's timeout", a.Error)
