@@ -200,23 +200,6 @@ func (w *world) attempts(t *testing.T) []sluice.Attempt {
 	return once(all)
 }
 
-// once leaves out what is recorded twice: a record whose answer was late is stored again.
-func once(all []sluice.Attempt) []sluice.Attempt {
-	type record struct {
-		seq    uint64
-		number int
-		at     int64
-		replay string
-	}
-	seen := map[record]bool{}
-	return slices.DeleteFunc(all, func(a sluice.Attempt) bool {
-		is := record{a.Seq, a.Number, a.StartedAt.UnixNano(), a.Replay}
-		was := seen[is]
-		seen[is] = true
-		return was
-	})
-}
-
 func (w *world) probes(t *testing.T) int {
 	t.Helper()
 	n := 0

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -27,6 +28,23 @@ func (k *killer) crowd() *world {
 	}
 	w.total = crowd
 	return w
+}
+
+// once leaves out what is recorded twice: a record whose answer was late is stored again.
+func once(all []sluice.Attempt) []sluice.Attempt {
+	type record struct {
+		seq    uint64
+		number int
+		at     int64
+		replay string
+	}
+	seen := map[record]bool{}
+	return slices.DeleteFunc(all, func(a sluice.Attempt) bool {
+		is := record{a.Seq, a.Number, a.StartedAt.UnixNano(), a.Replay}
+		was := seen[is]
+		seen[is] = true
+		return was
+	})
 }
 
 // numbers returns the attempts in the log: by event, how often each number was recorded.
