@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -56,6 +57,24 @@ func (s *running) damageOf(t *testing.T, stream string) (found []sluice.Damage) 
 	return found
 }
 
+// remembers waits until the server has noted outside NATS how far a stream is, and the bucket in it,
+// if any: when it stops it has only two seconds for that.
+func (s *running) remembers(t *testing.T, stream, bucket string) {
+	t.Helper()
+	is, err := dial(t, s.at.NATS).Stream(t.Context(), stream)
+	require.NoError(t, err)
+	noted := func(file, key string) bool {
+		var all map[string]struct {
+			Last uint64 `json:"last"`
+		}
+		text, err := os.ReadFile(filepath.Join(s.dir, file))
+		return err == nil && json.Unmarshal(text, &all) == nil && all[key].Last >= is.CachedInfo().State.LastSeq
+	}
+	eventually(t, func() bool {
+		return noted("counts.json", stream) && (bucket == "" || noted("records.json", bucket))
+	}, stream+" is remembered")
+}
+
 // Issue 13, F7: a paused subscription whose pause is lost is not delivered to until an operator resumes it; with the index, the
 // server starts without the record that cannot be read.
 func TestDamage_LostPauseDeliversNothing(t *testing.T) {
@@ -74,6 +93,7 @@ func TestDamage_LostPauseDeliversNothing(t *testing.T) {
 			s.tells(t, "while it is paused")
 			require.Eventually(t, func() bool { return len(hook.Requests()) == 3 }, patience, time.Millisecond)
 			watch := faulttest.Begin(t, "record-damaged")
+			s.remembers(t, jsNames(t).BucketStream("subscriptions"), "subscriptions")
 			s.stop(t)
 			flipStored(t, s.dir, jsNames(t).BucketStream("subscriptions"), `"state":"paused"`, withIndex)
 
@@ -123,6 +143,7 @@ func TestDamage_ShorterLogIsToldAndMovesOn(t *testing.T) {
 	hook.Wait(20)
 	before := s.lastSeq(t)
 	watch := faulttest.Begin(t, "log-cut")
+	s.remembers(t, jsNames(t).EventsStream("default"), "")
 	s.stop(t)
 	flipStored(t, s.dir, jsNames(t).EventsStream("default"), "marker-07", false)
 	s = start(t, s.dir, nil)
@@ -200,6 +221,7 @@ func TestDamage_LostRevocationGivesNothing(t *testing.T) {
 			g := s.grant(t, "user:ann", "scope:default", "read")
 			s.must(t, http.StatusOK, "GET /v1/namespaces/default", "", as(g.token)...)
 			s.must(t, http.StatusOK, "POST /v1/grants/"+g.id+"/revoke", "")
+			s.remembers(t, jsNames(t).BucketStream("access"), "access")
 			s.stop(t)
 			flipStored(t, s.dir, jsNames(t).BucketStream("access"), `"revoked`, withIndex)
 			s = start(t, s.dir, nil)

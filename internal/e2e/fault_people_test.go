@@ -92,7 +92,7 @@ func (w *peopleWorld) quiet(t *testing.T) {
 	t.Helper()
 	eventually(t, func() bool { // attempts under way are finished
 		before := w.got.Tries()
-		<-time.After(300 * time.Millisecond)
+		<-time.After(3 * time.Second)
 		return w.got.Tries() == before
 	}, "nothing is sent any more")
 	lasts := time.Second
@@ -157,6 +157,7 @@ func deleteNamespace(t *testing.T, w *peopleWorld) {
 	publish("brief", 120)
 	eventually(t, func() bool { return w.got.Taken() > 20 }, "it is in the middle")
 	w.must(t, http.StatusNoContent, "DELETE /v1/namespaces/brief", "")
+	w.served(t, "s", nil)
 	w.quiet(t)
 	w.set(func() { w.fails, w.got = map[string]bool{}, faulttest.NewArrivals() })
 

@@ -21,7 +21,7 @@ import (
 
 const (
 	stopGrace = 2 * time.Second
-	stopBound = 9 * time.Second // on 4ec7227 it was 18 and 33 seconds
+	stopBound = 15 * time.Second // on 4ec7227 it was 18 and 33 seconds
 )
 
 // logText is a log that is written and read at once.

@@ -31,12 +31,11 @@ func TestFeed_Coalesces(t *testing.T) {
 		readers = append(readers, r)
 	}
 	first, _ := s.socket(t, forms[0]+"&coalesce_keep=first")
-	publish := func(data string) {
-		s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/a","type":"state","data":`+data+`}`)
-	}
+	var batch []string // one request, so that all are within the window
 	for _, data := range []string{`{"handle_id":"h1","v":1}`, `{"handle_id":"h2","v":2}`, `{"handle_id":"h1","v":3}`, `{"other":4}`, `{"handle_id":"h1","v":5}`, `{"handle_id":null,"v":6}`} {
-		publish(data)
+		batch = append(batch, `{"path":"/a","type":"state","data":`+data+`}`)
 	}
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", "["+strings.Join(batch, ",")+"]")
 	for _, r := range append(readers, first) {
 		for _, want := range []shown{{Seq: 5, Resume: 1}, {Seq: 7, Resume: 1}, {Seq: 3, Resume: 1}, {Seq: 6, Coalesced: 3}} {
 			f := r.frame()

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,7 +70,7 @@ func states(t *testing.T, js jetstream.JetStream) map[string]string {
 		text, err := json.Marshal([]any{info.Config, consumers})
 		require.NoError(t, err)
 		found[info.Config.Name] = string(text)
-		own := slices.Contains([]string{"KV_leases", "KV_access", "KV_lanes"}, info.Config.Name) // the server writes there by itself
+		own := slices.Contains([]string{"KV_leases", "KV_access", "KV_lanes", "KV_rollups"}, info.Config.Name) // the server writes there by itself
 		if info.Config.Name == "EVENTS_default" || strings.HasPrefix(info.Config.Name, "KV_") && !own {
 			text, err = json.Marshal([]any{info.State.Msgs, info.State.FirstSeq, info.State.LastSeq})
 			require.NoError(t, err)
@@ -159,7 +160,7 @@ func TestInspector_SeesAllOfIt(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "events.default.orders.3", msg.Subject, "each comes once, and what the API publishes comes too")
 			requireKept(t, js)
-			tools, err := jsm.New(js.Conn())
+			tools, err := jsm.New(js.Conn(), jsm.WithTimeout(patience))
 			require.NoError(t, err)
 			log, err := tools.LoadStream("EVENTS_default")
 			require.NoError(t, err)
@@ -169,7 +170,7 @@ func TestInspector_SeesAllOfIt(t *testing.T) {
 			consumers, err := tools.ConsumerNames("EVENTS_default")
 			require.NoError(t, err)
 			require.NotNil(t, consumers, "consumer report")
-			pager, err := log.PageContents()
+			pager, err := log.PageContents(jsm.PagerTimeout(patience))
 			require.NoError(t, err)
 			first, last, err := pager.NextMsg(t.Context())
 			require.NoError(t, err, "stream view")
@@ -198,7 +199,7 @@ func requireKept(t *testing.T, js jetstream.JetStream) {
 	keys, err := kv.Keys(t.Context())
 	require.NoError(t, err, "kv ls")
 	require.Contains(t, keys, "orders")
-	older, err := js.Conn().JetStream()
+	older, err := js.Conn().JetStream(nats.MaxWait(patience))
 	require.NoError(t, err)
 	sub, err := older.SubscribeSync("", nats.BindStream("EVENTS_default"), nats.EnableFlowControl(), nats.IdleHeartbeat(5*time.Second), nats.AckNone(), nats.DeliverAll())
 	require.NoError(t, err, "sub --stream")
@@ -218,10 +219,13 @@ func TestInspector_NeedsTheKeyByDefault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, func(c *config.Config) { c.Dev, c.NATS.Users, c.NATS.Prefix = false, nil, "" })
-	_, err := nats.Connect(s.at.NATS)
-	require.ErrorIs(t, err, nats.ErrAuthorization)
-	_, err = nats.Connect(s.at.NATS, nats.UserInfo("anonymous", ""))
-	require.ErrorIs(t, err, nats.ErrAuthorization)
+	for _, opts := range [][]nats.Option{nil, {nats.UserInfo("anonymous", "")}} {
+		eventually(t, func() bool { // a login that takes two seconds is refused for that
+			_, err := nats.Connect(s.at.NATS, append(opts, nats.Timeout(patience))...)
+			require.Error(t, err)
+			return errors.Is(err, nats.ErrAuthorization)
+		}, "it is refused")
+	}
 	file := filepath.Join(dir, datadir.NATSLoginFile)
 	info, err := os.Stat(file)
 	require.NoError(t, err)

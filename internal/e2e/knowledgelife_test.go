@@ -26,6 +26,7 @@ func (s *running) knowledgeOf(t *testing.T, ns string) (subjects []string) {
 func TestKnowledge_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	s := enriched(t)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/high/enrichment", `{"model":"test","dimensions":2,"lease":"5m"}`)
 	s.embeds(t, 1, map[string]string{"one": "[1,0]"})
 	j := s.claims(t, "high", `{"worker":"w"}`)
 	require.Len(t, j, 1)

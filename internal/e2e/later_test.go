@@ -311,12 +311,12 @@ func TestDelayed_TimesSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, nil)
 	begin := time.Now()
-	for i, d := range []time.Duration{time.Hour, 3 * time.Second, 2900 * time.Millisecond, 8 * time.Second} {
+	for i, d := range []time.Duration{time.Hour, 10 * time.Second, 9900 * time.Millisecond, 15 * time.Second} {
 		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, begin.Add(d))
 		require.NoError(t, err)
 	}
 	s.stop(t)
-	eventually(t, func() bool { return time.Since(begin) > 3*time.Second }, "two are due")
+	eventually(t, func() bool { return time.Since(begin) > 10*time.Second }, "two are due")
 	s = start(t, dir, nil)
 	eventually(t, func() bool { return len(s.logOf(t, "/a")) == 3 }, "three are stored")
 	var ids []string

@@ -157,6 +157,9 @@ func TestModule_ChangedFileStopsIt(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dirs, "billing/lib/word"), []byte("other"), 0o600))
 	m := s.must(t, http.StatusOK, "GET /v1/modules/billing", "")
 	require.Equal(t, []any{"changed", []any{"lib/word"}}, []any{m.field(t, "state"), m.field(t, "changed")})
+	eventually(t, func() bool {
+		return slices.Contains(s.typesOn(t, "default", "/_sys/modules/billing"), "module.changed")
+	}, "it is suspended, and told: a scan may have found it first")
 	sub := s.must(t, http.StatusOK, "GET /v1/subscriptions/billing-run", "")
 	require.Equal(t, "suspended", sub.field(t, "state"))
 	require.Contains(t, sub.field(t, "reason"), "lib/word")

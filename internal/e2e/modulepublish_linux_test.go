@@ -75,7 +75,11 @@ func TestModule_CircleMakesItUnsafe(t *testing.T) {
 		return s.must(t, http.StatusOK, "GET /v1/subscriptions/pong-run", "").field(t, "state") == "suspended"
 	}, "suspended")
 	require.Equal(t, "approved", s.must(t, http.StatusOK, "GET /v1/modules/ping", "").field(t, "state"))
-	letters := s.membersOf(t, "GET /v1/subscriptions/pong-run/dead-letters", "dead_letters")
+	var letters []map[string]any
+	within(t, patience, func() bool {
+		letters = s.membersOf(t, "GET /v1/subscriptions/pong-run/dead-letters", "dead_letters")
+		return len(letters) > 0
+	}, "its event is a dead letter")
 	require.Len(t, letters, 1)
 	require.Equal(t, []any{"loop", pongs[0]["id"]}, []any{letters[0]["reason"], letters[0]["event_id"]})
 	within(t, patience, func() bool {

@@ -121,7 +121,8 @@ func TestPark_LaneSurvivesARestart(t *testing.T) {
 	after := hook.Requests()[len(before):]
 	require.Equal(t, []string{"a-1", "a-2", "a-3", "a-4"}, slices.Compact(idsOf(after)))
 	last := slices.IndexFunc(after, func(r hooktest.Request) bool { return idOf(r) == "a-2" }) - 1
-	require.Equal(t, parse(t, before[len(before)-1]).Attempt+last+1, parse(t, after[last]).Attempt, "attempts are counted on")
+	tried := slices.DeleteFunc(slices.Clone(before), func(r hooktest.Request) bool { return idOf(r) != "a-1" })
+	require.Equal(t, parse(t, tried[len(tried)-1]).Attempt+last+1, parse(t, after[last]).Attempt, "attempts are counted on")
 	again, err := second.api.Subscription(t.Context(), sub.ID)
 	require.NoError(t, err)
 	require.Equal(t, sub.CreatedAt, again.CreatedAt)

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -108,8 +109,10 @@ func TestEndpoint_GoneCancelsTheSubscription(t *testing.T) {
 	require.Equal(t, uint64(1), status.DeadLetters)
 	js := dial(t, s.at.NATS)
 	s.served(t, "gone", nil)
-	_, err = js.Consumer(t.Context(), jsNames(t).EventsStream("default"), "gone")
-	require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
+	eventually(t, func() bool {
+		_, err := js.Consumer(t.Context(), jsNames(t).EventsStream("default"), "gone")
+		return errors.Is(err, jetstream.ErrConsumerNotFound)
+	}, "its consumer is removed")
 	put(t, s.api, "/a", 4, 4)
 	_, err = s.api.ResumeSubscription(t.Context(), sub.ID)
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
@@ -165,14 +168,14 @@ func TestAttempt_TimeoutIsAFailure(t *testing.T) {
 	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
 		return hooktest.Answer{Hang: r.Number == 1, Cut: r.Number == 2}
 	})
-	sub := subscribe(t, api, wish(hook.URL, `"policy":{"timeout":"1s","retry":{"preset":"custom","steps":["100ms"],"max_attempts":5}}`))
+	sub := subscribe(t, api, wish(hook.URL, `"policy":{"timeout":"10s","retry":{"preset":"custom","steps":["100ms"],"max_attempts":5}}`))
 	put(t, api, "/a", 1, 1)
 	hook.Wait(3)
 	statusOf(t, api, sub.ID, idle)
 	d, err := api.Delivery(t.Context(), sub.ID, "a-1")
 	require.NoError(t, err)
 	require.Len(t, d.Attempts, 3)
-	require.Equal(t, "timeout after 1s", d.Attempts[0].Error)
+	require.Equal(t, "timeout after 10s", d.Attempts[0].Error)
 	require.Equal(t, sluice.Failed, d.Attempts[1].Outcome)
 	require.Equal(t, "delivered", d.State)
 }

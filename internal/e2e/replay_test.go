@@ -159,7 +159,7 @@ func TestReplay_IsCancelled(t *testing.T) {
 	sub := subscribe(t, api, wish(hook.URL))
 	put(t, api, "/a", 1, 50)
 	hook.Wait(50)
-	slow := client.ReplayRequest{Rate: sluice.Rate{PerSecond: 2}}
+	slow := client.ReplayRequest{Rate: sluice.Rate{PerMinute: 6}}
 	rep, err := api.Replay(t.Context(), sub.ID, slow)
 	require.NoError(t, err)
 	hook.Wait(51)
@@ -192,7 +192,7 @@ func TestSeek_MovesASubscription(t *testing.T) {
 		}
 		return hooktest.Answer{}
 	})
-	sub := subscribe(t, api, wish(hook.URL))
+	sub := subscribe(t, api, wish(hook.URL, slowRetry))
 	put(t, api, "/a", 1, 4)
 	hook.Wait(4)
 	moved, err := api.SeekSubscription(t.Context(), sub.ID, "a-3")

@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // One id leads from any answer to the ledger and back.
@@ -16,7 +18,7 @@ func TestRequestID_IsInAnswerAndLedger(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) {
 		c.HTTP.MaxBody = 1000
-		c.HTTP.AuthFailures.Burst = 1
+		c.HTTP.AuthFailures.Burst, c.HTTP.AuthFailures.Every = 1, sluice.Duration(time.Hour)
 	})
 	nobody := []string{"Authorization", "Bearer x"}
 	for _, tt := range []struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,12 @@ func TestFullStore_WakesAreTakenOver(t *testing.T) { // S1-59, S4-22
 		t.Parallel()
 		far := natstest.NewWith(t, natsd.Options{MaxStore: 128 << 20})
 		w := newTakeover(t, far, fmt.Sprintf("%s=%d", serveStoreEnv, 32<<20))
+		var said time.Time
 		lift := others(t, w.js, func(error) bool {
+			if time.Since(said) > 5*time.Second {
+				w.beats(t)
+				said = time.Now()
+			}
 			storage, err := w.other.api.Storage(t.Context())
 			require.NoError(t, err)
 			return storage.UsedBytes > storage.LimitBytes/100*96

@@ -20,26 +20,24 @@ import (
 type wakers struct {
 	*fullStore
 
-	made    time.Time              // the streams
-	late    *hooktest.Server       // is told of a stream that has no consumer yet
-	notices map[string]wake.Notice // by path
-	hooks   map[string]wakeNotice  // of __ds, by subscription
+	made  time.Time             // the streams
+	woken *hooktest.Server      // is told of the streams
+	late  *hooktest.Server      // is told of a stream that has no consumer yet
+	hooks map[string]wakeNotice // of __ds, by subscription
 }
 
 func newWakers(t *testing.T) *wakers {
 	t.Helper()
-	w := &wakers{&fullStore{}, time.Time{}, nil, map[string]wake.Notice{}, map[string]wakeNotice{}}
+	w := &wakers{fullStore: &fullStore{}, woken: hooktest.New(t, nil), hooks: map[string]wakeNotice{}}
 	w.running = start(t, t.TempDir(), func(c *config.Config) { c.NATS.MaxStore, c.NATS.Sync = 32<<20, "2m" })
 	w.js = dial(t, w.at.NATS)
-	woken := hooktest.New(t, nil)
-	w.must(t, http.StatusCreated, "PUT "+durableAt+"/agents/**?subscription=agents", `{"webhook":"`+woken.URL+`","description":"d"}`)
+	w.must(t, http.StatusCreated, "PUT "+durableAt+"/agents/**?subscription=agents", `{"webhook":"`+w.woken.URL+`","description":"d"}`)
 	for _, level := range []string{"tight", "scarce"} {
 		hook := hooktest.New(t, nil)
-		w.must(t, http.StatusCreated, "PUT "+durableAt+"/__ds/subscriptions/hook-"+level, `{"type":"webhook","webhook":{"url":"`+hook.URL+`"},"pattern":"agents/`+level+`"}`)
+		w.must(t, http.StatusCreated, "PUT "+durableAt+"/__ds/subscriptions/hook-"+level, `{"type":"webhook","webhook":{"url":"`+hook.URL+`"},"pattern":"agents/`+level+`","lease_ttl_ms":600000}`)
 		w.must(t, http.StatusCreated, "PUT "+durableAt+"/__ds/subscriptions/pull-"+level, `{"type":"pull-wake","wake_stream":"pool/`+level+`","pattern":"agents/`+level+`"}`)
 		w.must(t, http.StatusCreated, "PUT "+durableAt+"/agents/"+level, "news", append(text(), "Stream-TTL", "100")...)
-		n := notice(t, woken.Wait(len(w.notices) + 1)[len(w.notices)])
-		w.notices[string(n.Primary)] = n
+		w.newest(t, level)
 		w.hooks[level] = noticeOf(t, hook.Wait(1)[0])
 	}
 	w.late = hooktest.New(t, nil)
@@ -51,11 +49,25 @@ func newWakers(t *testing.T) *wakers {
 	return w
 }
 
+// newest returns the last notice of the stream of a level: a worker that was silent for 45 seconds is woken again (S1-43).
+func (w *wakers) newest(t *testing.T, level string) (n wake.Notice) {
+	t.Helper()
+	eventually(t, func() bool {
+		for _, r := range w.woken.Requests() {
+			if one := notice(t, r); string(one.Primary) == "/agents/"+level {
+				n = one
+			}
+		}
+		return n.Epoch > 0
+	}, "it is woken")
+	return n
+}
+
 // work does what workers do that were woken for the stream of a level: they read it, claim, acknowledge, give back, and pass on.
 func (w *wakers) work(t *testing.T, level string) {
 	t.Helper()
 	require.Equal(t, "news", w.must(t, http.StatusOK, "GET "+durableAt+"/agents/"+level, "").text, "its use cannot be stored")
-	n := w.notices["/agents/"+level]
+	n := w.newest(t, level)
 	next, _ := w.calls(t, http.StatusOK, n, n.Token, fmt.Sprintf(`{"epoch":%d,%s}`, n.Epoch, claim(n))).field(t, "token").(string)
 	w.calls(t, http.StatusOK, n, next, fmt.Sprintf(`{"epoch":%d,%s,"done":true}`, n.Epoch, w.acks(t, "/agents/"+level)))
 

@@ -108,12 +108,20 @@ func TestOutbox_NextServerAnnouncesForADeadOne(t *testing.T) {
 func TestNamespace_ChangesAreAnnounced(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
+	const path = "/_sys/namespaces/acme"
+	told := func(n int) { // if it takes over two seconds, by a sweep after the answer
+		t.Helper()
+		within(t, 3*time.Minute, func() bool { return len(s.system(t, path, "old")) == n }, "it is told")
+	}
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"description":"one"}`)
+	told(1)
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/acme", `{"description":"one"}`)
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/acme", `{"description":"two"}`)
+	told(2)
 	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/acme", "")
+	told(3)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)
-	const path = "/_sys/namespaces/acme"
+	told(4)
 	require.Equal(t, []string{"namespace.created <nil>", "namespace.updated map[description:one]", "namespace.deleted <nil>", "namespace.created <nil>"}, s.system(t, path, "old"))
 	require.Equal(t, "namespace.updated map[description:two]", s.system(t, path, "new")[1])
 }

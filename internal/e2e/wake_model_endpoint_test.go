@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
@@ -29,6 +31,7 @@ type workers struct {
 	notices map[sluice.Path][]wake.Notice
 	tokens  map[string]string // of a consumer's epoch the last
 	floors  map[sluice.Path][]uint64
+	newest  map[string]time.Time // when the last epoch of a consumer was noticed first
 	late    []chan struct{}
 	calm    bool // every notice is answered with done
 	arrived chan struct{}
@@ -40,7 +43,7 @@ func newWorkers(t *testing.T, seed uint64) *workers {
 	t.Helper()
 	w := &workers{
 		random: rand.New(rand.NewPCG(seed, 1)), witness: waketest.New(), notices: map[sluice.Path][]wake.Notice{}, tokens: map[string]string{},
-		floors: map[sluice.Path][]uint64{}, arrived: make(chan struct{}, 1), seen: map[string]int{},
+		floors: map[sluice.Path][]uint64{}, newest: map[string]time.Time{}, arrived: make(chan struct{}, 1), seen: map[string]int{},
 	}
 	w.hook = hooktest.New(t, w.answer)
 	return w
@@ -58,9 +61,12 @@ func (w *workers) answer(r hooktest.Request) hooktest.Answer {
 		w.wrong(fmt.Errorf("S8: %w", err))
 	}
 	if err := w.witness.Notice(&waketest.Notice{
-		Consumer: n.ConsumerID, Life: w.life(&n), Epoch: n.Epoch, WakeID: n.WakeID, Offsets: offsetsOf(n.Streams),
+		Consumer: n.ConsumerID, Life: w.life(&n), Epoch: n.Epoch, WakeID: n.WakeID, Offsets: offsetsOf(n.Streams), Overtook: w.overtaken(&n, r),
 	}); err != nil {
 		w.wrong(err)
+	}
+	if !slices.ContainsFunc(w.notices[n.Primary], func(k wake.Notice) bool { return k.Epoch >= n.Epoch }) {
+		w.newest[n.ConsumerID] = time.Now()
 	}
 	w.notices[n.Primary] = append(w.notices[n.Primary], n)
 	if key := epochOf(&n); w.tokens[key] == "" {
@@ -71,6 +77,14 @@ func (w *workers) answer(r hooktest.Request) hooktest.Answer {
 	default: // one is enough
 	}
 	return w.decide()
+}
+
+// overtaken reports whether a notice is repeated and was signed before the last epoch was noticed: that notice overtook it.
+func (w *workers) overtaken(n *wake.Notice, r hooktest.Request) bool {
+	known := slices.ContainsFunc(w.notices[n.Primary], func(k wake.Notice) bool { return k.WakeID == n.WakeID })
+	at, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Webhook-Signature"), "t="), ",")
+	signed, err := strconv.ParseInt(at, 10, 64)
+	return known && err == nil && signed <= w.newest[n.ConsumerID].Unix()
 }
 
 func (w *workers) decide() hooktest.Answer {

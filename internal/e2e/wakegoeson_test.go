@@ -248,6 +248,8 @@ func TestWake_IsTakenOverFromAKilledServer(t *testing.T) {
 	if other.wakesOf(t) {
 		killed, owner, other = spare, other, owner
 	}
+	live := hook.wait(t, "/agents/live", 1)
+	other.back(t, http.StatusOK, live, claim(live)) // its worker may be silent for 45 seconds (S1-43)
 	killed.kill(t)
 	other.news(t, "/agents/new") // while no server serves the subscription
 	began := time.Now()

@@ -262,10 +262,13 @@ func TestWatch_ReportsItsOutcomes(t *testing.T) { // S2-42
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), page.Items[0].Status.Fired)
 
-	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
-	require.Contains(t, metrics, `sluice_watch_readings_total{namespace="default",watch="hot"} 4`)
-	require.Contains(t, metrics, `sluice_watch_firings_total{namespace="default",outcome="ok",watch="hot"} 2`)
-	require.Contains(t, metrics, `sluice_watch_lag_seconds{namespace="default",watch="hot"} 0`)
+	for _, line := range []string{
+		`sluice_watch_readings_total{namespace="default",watch="hot"} 4`,
+		`sluice_watch_firings_total{namespace="default",outcome="ok",watch="hot"} 2`,
+		`sluice_watch_lag_seconds{namespace="default",watch="hot"} 0`,
+	} {
+		eventually(t, func() bool { return strings.Contains(s.must(t, http.StatusOK, "GET /metrics", "").text, line) }, line)
+	}
 
 	again := watched(t, s.api, "hot", hot())
 	got, err := s.api.Watch(t.Context(), "default", "hot")
