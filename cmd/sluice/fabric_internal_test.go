@@ -241,8 +241,15 @@ func (c commands) frames(limit int, args ...string) (shown []feedView) {
 func TestFabric_EventsCoalesceByTheirLabels(t *testing.T) {
 	t.Parallel()
 	c := serving(t)
-	api := c.api()
-	for _, one := range c.stored() {
+	api, all := c.api(), c.stored()
+	for _, one := range all { // before any is read, so that a feed has both at once
+		data, err := json.Marshal(one.example)
+		require.NoError(t, err)
+		ev := sluice.Event{Path: "/fabric/x", Type: one.Type, Data: data}
+		_, err = api.Publish(t.Context(), "fabric", ev, ev)
+		require.NoError(t, err, one.Type)
+	}
+	for _, one := range all {
 		labels := []string{"variant", "family", "by"}
 		never := ""
 		for _, field := range slices.Sorted(maps.Keys(one.example)) {
@@ -253,11 +260,6 @@ func TestFabric_EventsCoalesceByTheirLabels(t *testing.T) {
 				never = field
 			}
 		}
-		data, err := json.Marshal(one.example)
-		require.NoError(t, err)
-		ev := sluice.Event{Path: "/fabric/x", Type: one.Type, Data: data}
-		_, err = api.Publish(t.Context(), "fabric", ev, ev)
-		require.NoError(t, err, one.Type)
 		feed := []string{"--type", one.Type, "--window", "100ms", "--coalesce"}
 		require.Equal(t, 2, c.frames(1, append(feed, strings.Join(labels, ","))...)[0].Coalesced, one.Type)
 		if never != "" { // a collection, or nothing

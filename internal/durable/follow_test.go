@@ -245,7 +245,7 @@ func TestFollow_RenewsTheLifetime(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, 0)
 	u, outside := s.user(), "events.space.s"
-	ttl := 40 * time.Second
+	ttl := 40 * time.Minute // a twentieth of it is long enough for a round
 	u.create(t, durable.Create{Lifetime: durable.Lifetime{TTL: &ttl}})
 	followers := []*durable.Follower{u.joined(t, everything), u.joined(t, everything), u.joined(t, everything)}
 	tell := func(data string) {

@@ -146,7 +146,7 @@ func TestGate_IsAskedAgainForHeldFrames(t *testing.T) {
 	defer cancel()
 	gate, log := newSwitched(), newMemory(10)
 	e := running(t, log, gate, feed.Options{Heartbeat: time.Hour})
-	r := follow(ctx, t, e, feed.Wish{Coalesce: feed.Coalesce{Labels: []string{"path"}, Window: 500 * time.Millisecond}})
+	r := follow(ctx, t, e, feed.Wish{Coalesce: feed.Coalesce{Labels: []string{"path"}, Window: feed.MaxWindow}})
 	other := follow(ctx, t, e, feed.Wish{})
 	log.publish(1, "/erased", "1")
 	log.publish(1, "/kept", "2")

@@ -196,7 +196,10 @@ func (b *bench) options() httpapi.Options {
 
 // ingest is the way of events into the log, with quotas if they are not nil.
 func (b *bench) ingest(quotas ingest.Quota) *ingest.Ingest {
-	return ingest.New(ingest.Deps{Publisher: eventlog.Exact{Log: b.store.Log}, Catalogue: b.catalogue, Quota: quotas})
+	now := time.Now() // it stands still: quotas do not refill during a test
+	return ingest.New(ingest.Deps{
+		Publisher: eventlog.Exact{Log: b.store.Log}, Catalogue: b.catalogue, Quota: quotas, Now: func() time.Time { return now },
+	})
 }
 
 // letters are the dead letters as the program gives them to the API.

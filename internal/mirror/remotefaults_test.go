@@ -66,12 +66,12 @@ func follow(t *testing.T, f *fleet, id, source string) (sluice.MirrorStatus, err
 	require.NoError(t, err)
 	failed := keeper.Sync(t.Context(), id)
 	var st sluice.MirrorStatus
-	require.Eventually(t, func() bool { // the engine may sync it, too
+	require.Eventually(t, func() bool { // the engine may sync it, too, or be about to
 		m, err = keeper.Get(t.Context(), id)
 		require.NoError(t, err)
 		st, err = keeper.Status(t.Context(), &m)
 		require.NoError(t, err)
-		return st.State != sluice.SyncSyncing && st.NextSyncAt != nil
+		return st.State != sluice.SyncSyncing && st.NextSyncAt != nil && st.NextSyncAt.After(time.Now())
 	}, time.Minute, time.Millisecond)
 	return st, failed
 }

@@ -121,7 +121,7 @@ func TestLease_ExpiresAcrossARestart(t *testing.T) {
 	one.stop()
 	two := b.process(t, "two", true)
 	second := b.wait(t, 2)[1]
-	require.Equal(t, first.Generation+1, second.Generation)
+	require.Greater(t, second.Generation, first.Generation) // a notice whose lease has run out meanwhile is not sent
 	require.NotEqual(t, first.Wake, second.Wake)
 	_, err := two.Call(t.Context(), key, done(first))
 	require.Equal(t, streamsub.Fenced, code(err))

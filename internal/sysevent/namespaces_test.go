@@ -25,6 +25,16 @@ func (refusing) Publish(context.Context, string, []sluice.Event) ([]sluice.Store
 	return nil, errors.New("no leader")
 }
 
+// tell announces a change of a namespace. A call that takes too long leaves it to a later one.
+func tell(t *testing.T, said *sysevent.Announcer, store storetest.Rooms, kind string, ns *sluice.Namespace) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		said.Namespace(t.Context(), kind, ns, nil, nil)
+		_, marks, err := store.Namespaces().Revisions(t.Context())
+		return err == nil && marks[ns.Name] >= ns.Revision
+	}, time.Minute, time.Millisecond)
+}
+
 // S2-04, C32: what a server that died, or a log that refused, left untold of namespaces is announced by the next process that looks: that there is one, that it is
 // another, that it is gone; each once, and nothing of a namespace that was never made, or that was there before changes were noted.
 func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
@@ -47,15 +57,15 @@ func TestNamespace_UnannouncedChangesAreAnnouncedLater(t *testing.T) {
 	made := put("made", "")
 	require.NoError(t, store.Namespaces().Told(ctx, "told", 0))
 	told := put("told", "")
-	said.Namespace(ctx, sluice.TypeNamespaceCreated, &told, nil, nil)
+	tell(t, said, store, sluice.TypeNamespaceCreated, &told)
 	require.NoError(t, store.Namespaces().Told(ctx, "changed", 0))
 	changed := put("changed", "")
-	said.Namespace(ctx, sluice.TypeNamespaceCreated, &changed, nil, nil)
+	tell(t, said, store, sluice.TypeNamespaceCreated, &changed)
 	changed = put("changed", "otherwise")
 	mute.Namespace(ctx, sluice.TypeNamespaceUpdated, &changed, nil, nil)
 	require.NoError(t, store.Namespaces().Told(ctx, "gone", 0))
 	gone := put("gone", "")
-	said.Namespace(ctx, sluice.TypeNamespaceCreated, &gone, nil, nil)
+	tell(t, said, store, sluice.TypeNamespaceCreated, &gone)
 	require.NoError(t, store.Namespaces().Delete(ctx, "gone"))
 
 	a := sysevent.New(store.Log, sysevent.Options{Outbox: store.Outbox(), Namespaces: store.Namespaces(), Sweep: 20 * time.Millisecond})
@@ -122,11 +132,15 @@ func TestNamespace_EachMissedChangeIsAnnounced(t *testing.T) {
 		put(name, "2") // by a process that dies before it tells
 	}
 	next := put("next", "3")
-	said.Namespace(ctx, sluice.TypeNamespaceUpdated, &next, nil, nil)
+	tell(t, said, store, sluice.TypeNamespaceUpdated, &next)
 	require.Equal(t, all, lines("next"))
 
 	put("gone", "3")
-	said.StillUntold(ctx, "gone")
+	require.Eventually(t, func() bool {
+		said.StillUntold(ctx, "gone")
+		left, err := store.Namespaces().Untold(ctx, "gone")
+		return err == nil && len(left) == 0
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, all, lines("gone"))
 	said.StillUntold(ctx, "gone")
 	require.NoError(t, store.Namespaces().Delete(ctx, "gone"))

@@ -54,12 +54,13 @@ func TestPace_CountsTheTimeOfTheClient(t *testing.T) {
 func TestPacedBody_EndsForSlowClients(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name string
-		send func(t *testing.T, to net.Conn)
-		code sluice.Code
+		name   string
+		within time.Duration
+		send   func(t *testing.T, to net.Conn)
+		code   sluice.Code
 	}{
-		{"stalls", func(*testing.T, net.Conn) {}, sluice.Unavailable},
-		{"trickles", func(t *testing.T, to net.Conn) {
+		{"stalls", 5 * time.Second, func(*testing.T, net.Conn) {}, sluice.Unavailable},
+		{"trickles", 5 * time.Second, func(t *testing.T, to net.Conn) {
 			t.Helper()
 			ticker := time.NewTicker(time.Millisecond)
 			defer ticker.Stop()
@@ -69,11 +70,11 @@ func TestPacedBody_EndsForSlowClients(t *testing.T) {
 				}
 			}
 		}, sluice.Unavailable},
-		{"is gone", func(t *testing.T, to net.Conn) { t.Helper(); require.NoError(t, to.Close()) }, sluice.InvalidRequest},
+		{"is gone", time.Minute, func(t *testing.T, to net.Conn) { t.Helper(); require.NoError(t, to.Close()) }, sluice.InvalidRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, refused := &Handler{paceTime: 100 * time.Millisecond}, make(chan error, 1)
+			s, refused := &Handler{paceTime: tt.within}, make(chan error, 1)
 			e := echo.New()
 			e.POST("/", func(c echo.Context) error {
 				pace := s.newPace(c)

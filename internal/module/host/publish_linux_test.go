@@ -349,7 +349,7 @@ func TestPublish_AttributesAreTheServers(t *testing.T) {
 func TestPublish_QuotaIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := printing(t, `[{"pattern":"/invoices/**"}]`, "")
-	s.quotas.Set(sluice.Namespace{Name: "acme", Quota: sluice.Quota{EventsPerSecond: 2, Burst: 2}})
+	s.quotas.Set(sluice.Namespace{Name: "acme", Quota: sluice.Quota{EventsPerSecond: 0.01, Burst: 2}})
 	_, a := s.handles(t, invoice, invoice)
 	require.Equal(t, sluice.Delivered, a.Outcome, a.Error)
 	_, a = s.handles(t, invoice+" ", invoice)
