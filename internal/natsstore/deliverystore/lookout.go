@@ -70,7 +70,7 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 // be idempotent, because after an error Look may call it again for a range, also on another
 // replica. Look does nothing for a subscription with a cursor of the shared reader. The search for
 // the next wanted event reads at most lookBatches batches for each consumer; the next call
-// continues there.
+// continues there. Code NotFound if the subscription has ended and nothing of it is stored.
 func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	if err := s.settleSystem(ctx, sub); err != nil {
 		return err
@@ -140,12 +140,20 @@ func (l look) do(ctx context.Context) (err error) {
 	if revision > 0 && slices.Equal(before.Marks, after.Marks) {
 		return nil
 	}
+	return l.put(ctx, after, revision)
+}
+
+// put stores the record. Code NotFound if the subscription has ended.
+func (l look) put(ctx context.Context, after lookout, revision uint64) error {
 	if l.acks != nil && revision == 0 {
 		return nil // the record was deleted with the subscription
 	}
-	_, err = l.store.lookouts().Put(ctx, streams.LookoutKey(l.sub.ID), after, revision)
-	if sluice.CodeOf(err) == sluice.Conflict {
+	_, err := l.store.lookouts().Put(ctx, streams.LookoutKey(l.sub.ID), after, revision)
+	switch {
+	case sluice.CodeOf(err) == sluice.Conflict:
 		return nil // another process has looked as well
+	case err == nil && revision == 0:
+		return l.store.unlessEnded(ctx, l.sub)
 	}
 	return err
 }
