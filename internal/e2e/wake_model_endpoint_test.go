@@ -84,7 +84,8 @@ func (w *workers) overtaken(n *wake.Notice, r hooktest.Request) bool {
 	known := slices.ContainsFunc(w.notices[n.Primary], func(k wake.Notice) bool { return k.WakeID == n.WakeID })
 	at, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Webhook-Signature"), "t="), ",")
 	signed, err := strconv.ParseInt(at, 10, 64)
-	return known && err == nil && signed <= w.newest[n.ConsumerID].Unix()
+	later := slices.ContainsFunc(w.notices[n.Primary], func(k wake.Notice) bool { return k.Epoch > n.Epoch })
+	return known && later && err == nil && signed <= w.newest[n.ConsumerID].Unix()
 }
 
 func (w *workers) decide() hooktest.Answer {
