@@ -131,17 +131,28 @@ func (j job) lastOf(ctx context.Context, events []model.ReadEvent, upTo uint64) 
 		if ev.Seq > upTo {
 			break
 		}
-		if j.r.past.progressOf(&ev.Event).Settled {
-			last = ev
-			continue
-		}
-		wanted, alone := j.joins(ctx, ev)
+		stands, alone := j.stands(ctx, ev)
 		if alone {
 			return nil, true
 		}
-		if wanted {
+		if stands {
 			last = ev
 		}
 	}
 	return last, false
+}
+
+// stands reports whether an event may take the place of those before it: it was settled or can be
+// sent. One that the owner may not see takes no place. alone means that it has to be decided as a
+// head.
+func (j job) stands(ctx context.Context, ev *model.ReadEvent) (stands, alone bool) {
+	if j.r.past.progressOf(&ev.Event).Settled {
+		return true, false
+	}
+	wanted, alone := j.joins(ctx, ev)
+	if !wanted || alone {
+		return false, alone
+	}
+	d := j.r.egress.decide(j.sub, &ev.Event)
+	return d == model.Pass, d != model.Pass && d != model.Withhold
 }

@@ -74,6 +74,7 @@ type gated struct {
 	see        *watcher
 
 	engines []*delivery.Engine
+	ports   func(*delivery.Deps) // changes those of an engine; nil: none
 }
 
 // word is in the data of each event, and in nothing else. It and the ids below are long: tests look for them in the raw
@@ -165,10 +166,14 @@ func (g *gated) startOver(store storetest.Rooms, owns delivery.Ownership) (stop 
 		Ledger: ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)), Announce: sysevent.New(store.Log, sysevent.Options{}), Now: time.Now,
 	})
 	replays := watchReplays{deliveries.Replays(), g.sub.ID}
-	engine := delivery.New(allSubscriptions{store}, owns, delivery.Deps{
+	deps := delivery.Deps{
 		Sources: storedSources{deliveries}, Log: log, Lanes: deliveries, Healths: deliveries, Events: store.Log, Sender: sender, Gate: g.gate,
 		Registry: reg, Replays: replays, Letters: deliveries,
-	}, delivery.Options{Replays: replays, Observe: g.see})
+	}
+	if g.ports != nil {
+		g.ports(&deps)
+	}
+	engine := delivery.New(allSubscriptions{store}, owns, deps, delivery.Options{Replays: replays, Observe: g.see})
 	g.engines = append(g.engines, engine)
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
@@ -198,6 +203,15 @@ func (g *gated) publishData(path sluice.Path, id, data string) {
 	g.t.Helper()
 	_, err := g.store.Log.Publish(context.Background(), "n", []sluice.Event{{
 		Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(data),
+	}})
+	require.NoError(g.t, err)
+}
+
+// caused publishes an event that names a cause.
+func (g *gated) caused(path sluice.Path, id string) {
+	g.t.Helper()
+	_, err := g.store.Log.Publish(context.Background(), "n", []sluice.Event{{
+		Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(`"` + word + `"`), Extensions: map[string]string{sluice.CausationID: "c"},
 	}})
 	require.NoError(g.t, err)
 }
@@ -321,12 +335,7 @@ func TestGate_WithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 		}
 		return hooktest.Answer{}
 	})
-	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) model.Decision {
-		if strings.HasPrefix(ev.ID, forbidden) {
-			return model.Withhold
-		}
-		return model.Pass
-	})
+	g.gate.script(withholding)
 	stop := g.start()
 	g.publish("/a/1", forbidden+"1", "e1", forbidden+"2", forbidden+"3", "e2")
 	g.publish("/a/2", "p1", forbidden+"4", "p2", forbidden+"5") // parked by its first
@@ -394,6 +403,84 @@ func TestGate_WithheldUndecidableEventIsNoDeadLetter(t *testing.T) { // S0-63
 	require.NoError(t, err)
 	require.Empty(t, letters)
 	require.Equal(t, 2, g.see.withheldSoFar())
+}
+
+// withholding lets everything pass but the events whose ids begin with forbidden.
+func withholding(_ *sluice.Subscription, ev *sluice.Event) model.Decision {
+	if strings.HasPrefix(ev.ID, forbidden) {
+		return model.Withhold
+	}
+	return model.Pass
+}
+
+// strict is a catalogue that knows no type of the withheld events, and closing finds that they close a loop.
+type (
+	strict  struct{}
+	closing struct{}
+)
+
+func (strict) Check(ev *sluice.Event) error {
+	if strings.HasPrefix(ev.ID, forbidden) {
+		return sluice.Errorf(sluice.InvalidRequest, "the type of %s is unknown", ev.ID)
+	}
+	return nil
+}
+
+func (closing) Check(_ context.Context, ev *sluice.Event) error {
+	if strings.HasPrefix(ev.ID, forbidden) {
+		return sluice.Errorf(sluice.EventLoopDetected, "%s came of itself", ev.ID)
+	}
+	return nil
+}
+
+// Nor is it a dead letter if its type is unknown, or if it closes a loop.
+func TestGate_WithheldRefusedEventIsNoDeadLetter(t *testing.T) { // S0-63
+	t.Parallel()
+	for name, ports := range map[string]func(*delivery.Deps){
+		"catalogue": func(d *delivery.Deps) { d.Catalogue = strict{} },
+		"loop":      func(d *delivery.Deps) { d.Causes = closing{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGated(t, sluice.Policy{Window: 4, Retry: steps(100*time.Millisecond, 5)}, func(r hooktest.Request) hooktest.Answer {
+				if r.Number == 1 {
+					return hooktest.Answer{Status: 503}
+				}
+				return hooktest.Answer{}
+			})
+			g.ports = ports
+			g.gate.script(withholding)
+			g.publish("/a/1", "e1") // it parks its lane
+			g.caused("/a/1", forbidden+"2")
+			g.publish("/a/1", "e3")
+			g.start()
+			g.eventually("they arrive", func() bool { return len(g.attempts()) == 3 })
+			letters, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
+			require.NoError(t, err)
+			require.Empty(t, letters)
+			require.Equal(t, 1, g.see.withheldSoFar())
+		})
+	}
+}
+
+// A withheld event takes no place: the last of those that may leave is sent.
+func TestGate_WithheldEventSupersedesNone(t *testing.T) { // S0-63
+	t.Parallel()
+	g := newGated(t, quiet(time.Second), nil)
+	g.gate.script(withholding)
+	g.publish("/a/1", "e1", forbidden+"2")
+	g.publish("/a/2", "e3", "e4", forbidden+"5")
+	g.start()
+	g.eventually("the last of each path arrives", func() bool { return len(g.attempts()) == 2 })
+	g.eventually("nothing waits", func() bool {
+		st, err := g.deliveries.Status(t.Context(), g.sub)
+		return err == nil && st.Backlog == 0 && st.InFlight == 0 && st.Parked == 0
+	})
+	sent := map[string]uint64{}
+	for _, a := range g.attempts() {
+		sent[a.EventID] = a.SupersedesFrom
+	}
+	require.Equal(t, map[string]uint64{"e1": 0, "e4": 3}, sent)
 }
 
 // While it is not known whether access was lost nothing is sent and nothing is used up, and others

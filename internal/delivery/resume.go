@@ -114,15 +114,15 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	return nil
 }
 
-// wanted reports whether an event that was read back has to be sent. If it cannot be decoded, it
-// becomes a dead letter. If the filter fails on it, it becomes a dead letter, or its lane is held.
+// wanted reports whether an event that was read back has to be sent. If it cannot be decoded, is
+// unknown to a strict catalogue, or closes a loop, it becomes a dead letter. If the filter fails on it, it becomes a dead letter, or its lane is held.
 func (j job) wanted(ctx context.Context, p *park, read *model.ReadEvent) (bool, error) {
 	ev := &read.Event
 	if j.r.past.progressOf(ev).Settled || !j.r.scope.takes(j.sub, ev) {
 		return false, nil
 	}
 	if read.Err != nil {
-		return false, j.malformed(ctx, p, read)
+		return false, j.buryHead(ctx, p, ev, read.Err, sluice.Malformed)
 	}
 	ok, err := j.filtered(p, ev)
 	if errors.Is(err, errDoubtful) {
@@ -136,21 +136,22 @@ func (j job) wanted(ctx context.Context, p *park, read *model.ReadEvent) (bool, 
 		return false, nil
 	}
 	if err := j.r.ports.allowed(ev); err != nil {
-		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: err.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Malformed)
+		return false, j.buryHead(ctx, p, ev, err, sluice.Malformed)
 	}
 	cause, err := j.looped(ctx, ev)
 	if cause != nil {
-		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: cause.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Loop)
+		return false, j.buryHead(ctx, p, ev, cause, sluice.Loop)
 	}
 	return err == nil, err
 }
 
-// malformed makes a dead letter of a parked lane's next event, which cannot be decoded.
-func (j job) malformed(ctx context.Context, p *park, read *model.ReadEvent) error {
-	if d := j.r.egress.decide(j.sub, &read.Event); d != model.Pass {
+// buryHead makes a dead letter of a parked lane's next event, which cannot be sent. It asks the gate
+// first, because a dead letter reveals its event (S0-63).
+func (j job) buryHead(ctx context.Context, p *park, ev *sluice.Event, why error, reason sluice.Reason) error {
+	if d := j.r.egress.decide(j.sub, ev); d != model.Pass {
 		return blockedError{d}
 	}
-	return j.bury(ctx, &read.Event, sluice.Attempt{Number: p.Attempts, Error: read.Err.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Malformed)
+	return j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: why.Error(), FirstFailedAt: p.FirstFailedAt}, reason)
 }
 
 // unfiltered handles a parked lane's next event if the filter fails on it: the event becomes a dead
