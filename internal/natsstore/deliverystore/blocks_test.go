@@ -318,6 +318,33 @@ func TestAttempts_PagesCrossBlocks(t *testing.T) {
 	}
 }
 
+// An attempt is stored when it ends, so a long one comes behind those that began later.
+func TestAttempts_SinceHasThoseStoredBeforeALongOne(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	js := natstest.JetStream(t, server)
+	at := time.Now().UTC()
+	publish := func(sub string, seq int, began time.Time) {
+		a := attempted(sub, seq)
+		a.StartedAt = began
+		data, err := json.Marshal(a)
+		require.NoError(t, err)
+		_, err = js.PublishAsync(streams.Names{}.AttemptsSubject(sluice.DefaultNamespace, sub), data)
+		require.NoError(t, err)
+	}
+	publish("s", 1, at.Add(time.Second))
+	for i := range 600 { // more than are read at first
+		publish("other", i+1, at.Add(2*time.Second))
+	}
+	publish("s", 2, at.Add(-5*time.Second))
+	<-js.PublishAsyncComplete()
+	sub := &sluice.Subscription{ID: "s", Namespace: sluice.DefaultNamespace}
+	page, _, err := store.Attempts(t.Context(), sub, model.HistoryQuery{Since: at, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+	require.EqualValues(t, 1, page[0].Value.Seq)
+}
+
 // Decision 0041: the place of a single attempt is the sequence of its message, as it was before there were blocks.
 func TestAttempts_PlacesOfBeforeAreValid(t *testing.T) {
 	t.Parallel()

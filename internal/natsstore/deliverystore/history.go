@@ -27,7 +27,7 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.
 	b := backwards[sluice.Attempt]{
 		store: s, stream: s.core.Names().Attempts(), split: streams.SplitBlock, subject: s.core.Names().AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
 		look: func(a *sluice.Attempt) (wanted, older bool) {
-			return q.WantsAttempt(a), a.StartedAt.Before(q.Since)
+			return q.WantsAttempt(a), precedes(a.StartedAt, q.Since)
 		},
 	}
 	return b.read(ctx)
@@ -52,11 +52,16 @@ func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q model.H
 	b := backwards[sluice.DeadLetter]{
 		store: s, stream: s.core.Names().DeadLetters(), subject: s.core.Names().DeadLettersSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
 		look: func(d *sluice.DeadLetter) (bool, bool) {
-			return !d.At.Before(q.Since) && wanted(d), d.At.Before(q.Since)
+			return !d.At.Before(q.Since) && wanted(d), precedes(d.At, q.Since)
 		},
 	}
 	return b.read(ctx)
 }
+
+// precedes reports whether a record of a time and all that were stored before it are of before
+// since. Attempts are stored when they end, and dead letters when the store has room, so not in the
+// order of their times.
+func precedes(at, since time.Time) bool { return at.Before(since.Add(-recoverAll)) }
 
 // LastAttemptAt returns the time at which the last attempt of the subscription was recorded; zero
 // if there is none.
@@ -186,7 +191,7 @@ const maxNotices = 50
 func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
 	b := backwards[sluice.Attempt]{
 		store: l.store, stream: l.store.core.Names().Attempts(), split: streams.SplitBlock, subject: l.store.core.Names().AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
-		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, a.StartedAt.Before(since) },
+		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, precedes(a.StartedAt, since) },
 	}
 	found, _, err := b.read(ctx)
 	if err != nil {

@@ -125,11 +125,12 @@ type Gap struct {
 	To   uint64 `json:"to"`
 }
 
-// enter adds the events of the gap that have an attempt in the block.
+// enter adds the events of the gap that have an attempt in the block. A failed probe parks no lane,
+// so it does not count.
 func (g Gap) enter(block []byte, attempted map[uint64]bool) {
 	for line := range streams.SplitBlock(block) {
 		var a sluice.Attempt
-		if err := json.Unmarshal(line, &a); err != nil || a.Replay != "" {
+		if err := json.Unmarshal(line, &a); err != nil || a.Replay != "" || a.Probe {
 			continue
 		}
 		for one := range a.Events() {

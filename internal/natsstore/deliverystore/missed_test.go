@@ -32,8 +32,13 @@ func TestBuryGap_AnnouncesUnattemptedEventsOnce(t *testing.T) {
 		g.log.Record(&a, g.sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
+	probe := sluice.Attempt{Subscription: "s", EventID: "e", Seq: 20, Number: 1, StartedAt: time.Now(), Probe: true}
+	g.log.Record(&probe, g.sub.Namespace, func(err error) { done <- err })
+	require.NoError(t, <-done)
 	require.False(t, g.buryGap(t, 4, 5))
 	require.Zero(t, g.count(t))
+	require.True(t, g.buryGap(t, 20, 20), "a failed probe parks no lane that would tell of it")
+	require.NoError(t, g.Discard(t.Context(), g.sub, "20"))
 	require.True(t, g.buryGap(t, 4, 8))
 	letters, err := g.DeadLetters(t.Context(), g.sub, 1, 100, 100)
 	require.NoError(t, err)
