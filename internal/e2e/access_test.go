@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -238,6 +240,66 @@ func TestRevoke_LaterEventsDoNotArrive(t *testing.T) {
 	for _, r := range hook.Requests() {
 		require.NotContains(t, string(r.Body), "after")
 	}
+}
+
+// half is a request whose body has not arrived, though its head has been checked.
+type half struct {
+	net.Conn
+
+	from *bufio.Reader
+}
+
+// half begins a request with a token, and returns when the server reads its body.
+func (s *running) half(t *testing.T, token, line, body string) half {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.at.HTTP, "http://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*patience)))
+	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", line, token, len(body))
+	require.NoError(t, err)
+	h := half{conn, bufio.NewReader(conn)}
+	answer, err := http.ReadResponse(h.from, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusContinue, answer.StatusCode)
+	return h
+}
+
+// ends sends the body, and returns the status of the answer.
+func (h half) ends(t *testing.T, body string) int {
+	t.Helper()
+	_, err := h.Write([]byte(body))
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(h.from, nil)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer.StatusCode
+}
+
+// A request whose body arrives after its caller has lost the right does nothing.
+func TestRevoke_EndsRequestsWhoseBodyIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	ann := s.grant(t, "user:ann", "scope:default", "admin publish subscribe read")
+	const tier, event, overlap = `{"tier":"admin"}`, `{"path":"/a","type":"t"}`, `{"overlap":"0s"}`
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/taken", wish(hook.URL), as(ann.token)...)
+	list := s.half(t, ann.token, "PUT /v1/namespaces/default/acl/user:eve", tier)
+	publish := s.half(t, ann.token, "POST /v1/namespaces/default/events", event)
+	kept := s.half(t, ann.token, "PUT /v1/namespaces/default/event-types/t", `{}`)
+	require.Equal(t, http.StatusCreated, kept.ends(t, `{}`), "while it has the right")
+
+	bob := s.grant(t, "user:bob", "scope:default", "subscribe")
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", wish(hook.URL), as(bob.token)...)
+	rotate := s.half(t, bob.token, "POST /v1/subscriptions/again/secret/rotate", overlap)
+	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/again", "", as(bob.token)...)
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", wish(hook.URL))
+	require.Equal(t, http.StatusNotFound, rotate.ends(t, overlap), "the id is another principal's by now")
+
+	s.must(t, http.StatusOK, "POST /v1/grants/"+ann.id+"/revoke", "")
+	require.Equal(t, http.StatusUnauthorized, list.ends(t, tier))
+	require.Equal(t, http.StatusUnauthorized, publish.ends(t, event))
+	s.must(t, http.StatusNotFound, "GET /v1/namespaces/default/acl/user:eve", "")
 }
 
 // A revocation through one server stops what another one sends.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -16,7 +17,7 @@ import (
 )
 
 // guard returns a handler that checks the requirement of a route before it calls the route's
-// handler.
+// handler, and again when the body has arrived.
 func (s *Server) guard(r httpkit.Route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := r.Demand(c); err != nil {
@@ -25,6 +26,7 @@ func (s *Server) guard(r httpkit.Route) echo.HandlerFunc {
 		if err := s.hasRoom(r); err != nil {
 			return err
 		}
+		httpkit.Recheck(c, func() error { return cmp.Or(s.authenticate(c), r.Demand(c)) })
 		return s.once(c, r.Handle)
 	}
 }

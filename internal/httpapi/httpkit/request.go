@@ -18,10 +18,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Body returns the request's body. Codes TooLarge; InvalidRequest if the body is incomplete.
+// Body returns the request's body. Codes TooLarge; InvalidRequest if the body is incomplete; those
+// of Recheck's check.
 func Body(c echo.Context) ([]byte, error) {
 	data, err := readAll(c.Request().Body, c.Request().ContentLength)
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	if _, lost := errors.AsType[*sluice.Error](err); tooLarge || lost {
 		return nil, fmt.Errorf("read body: %w", err)
 	}
 	if err != nil {

@@ -116,6 +116,9 @@ func (s *Handler) importDirectory(c echo.Context) error {
 	if missing, n := arrival.Missing(); len(missing) > 0 {
 		return c.JSON(http.StatusAccepted, Arrived{missing, n})
 	}
+	if err := httpkit.CheckAgain(c); err != nil {
+		return err
+	}
 	return s.applyDirectory(c, arrival)
 }
 

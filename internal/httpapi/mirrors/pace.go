@@ -68,8 +68,9 @@ func (b pacedBody) Read(p []byte) (n int, err error) {
 	} else {
 		n, err = b.pace.transfer(b.pace.control.SetReadDeadline, b.from.Read, p)
 	}
-	switch _, tooLarge := errors.AsType[*http.MaxBytesError](err); {
-	case err == nil, errors.Is(err, io.EOF), tooLarge:
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch _, lost := errors.AsType[*sluice.Error](err); {
+	case err == nil, errors.Is(err, io.EOF), tooLarge, lost:
 		return n, err //nolint:wrapcheck // a reader returns the error of the reader below it
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return n, sluice.Errorf(sluice.InvalidRequest, "the body is incomplete")
