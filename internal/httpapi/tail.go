@@ -104,8 +104,8 @@ func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
 	return q, err
 }
 
-// ownAttempts returns the attempts of subscriptions that the caller manages, for events on paths
-// that it may see. It removes the responses of endpoints.
+// ownAttempts returns the attempts of subscriptions that the caller manages, not of former ones with
+// their ids, for events on paths that it may see. It removes the responses of endpoints.
 func (s *Server) ownAttempts(c echo.Context, all []sluice.Attempt) []sluice.Attempt {
 	subs := map[string]*sluice.Subscription{} // nil: not the caller's
 	shown := make([]sluice.Attempt, 0, len(all))
@@ -119,7 +119,7 @@ func (s *Server) ownAttempts(c echo.Context, all []sluice.Attempt) []sluice.Atte
 			}
 			subs[a.Subscription] = sub
 		}
-		if sub != nil && s.knowsPlace(c, sub, a.Path, a.Seq) {
+		if sub != nil && sub.Namespace == c.Param("ns") && !a.StartedAt.Before(sub.CreatedAt) && s.knowsPlace(c, sub, a.Path, a.Seq) {
 			a.Response, a.Output = "", ""
 			s.keepKnown(c, sub, a)
 			shown = append(shown, *a)

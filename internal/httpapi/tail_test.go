@@ -52,6 +52,24 @@ func TestAttempts_AreFollowedAsTheyHappen(t *testing.T) {
 	b.must(t, http.StatusNotFound, "GET /v1/namespaces/none/attempts", "")
 }
 
+// Attempts of a former subscription with the same id are not its successor's, in any namespace.
+func TestAttempts_OfAFormerSubscriptionAreHidden(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const list, body = "GET /v1/namespaces/default/attempts?after=0", `{"pattern":"/**","endpoint":{"url":"` + hook + `"}}`
+	b.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", body)
+	b.attempt(t, sluice.Attempt{Subscription: "again", EventID: "e", Seq: 1, Path: "/p", Number: 1, StartedAt: time.Now(), Outcome: sluice.Failed})
+	require.Len(t, b.must(t, http.StatusOK, list, "").list(t, "attempts"), 1)
+	for _, namespace := range []string{"default", "other"} {
+		if namespace != "default" {
+			b.must(t, http.StatusCreated, "PUT /v1/namespaces/"+namespace, "{}")
+		}
+		b.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/again", "")
+		b.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", `{"namespace":"`+namespace+`",`+body[1:])
+		require.Empty(t, b.must(t, http.StatusOK, list, "").list(t, "attempts"), namespace)
+	}
+}
+
 // Each request that follows attempts has a consumer: one caller cannot have any number of them.
 func TestAttempts_FollowersAreBounded(t *testing.T) {
 	t.Parallel()
