@@ -184,7 +184,7 @@ func (s Subscriptions) replace(ctx context.Context, id string, record *subscript
 	if err != nil || !gone.Gone {
 		return 0, cmp.Or(err, conflict)
 	}
-	record.Untold = append(ofRevision(gone.Untold, revision), record.Untold...)
+	record.Untold = append(ofNamespace(ofRevision(gone.Untold, revision), gone.Subscription.Namespace), record.Untold...)
 	return s.put(ctx, id, record, revision)
 }
 

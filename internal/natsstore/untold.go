@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -44,6 +45,14 @@ func ofRevision(all []sluice.Announcement, revision uint64) []sluice.Announcemen
 		if all[i].Revision == 0 {
 			all[i].Revision = revision
 		}
+	}
+	return all
+}
+
+// ofNamespace sets the namespace of announcements without one.
+func ofNamespace(all []sluice.Announcement, namespace string) []sluice.Announcement {
+	for i := range all {
+		all[i].Namespace = cmp.Or(all[i].Namespace, namespace)
 	}
 	return all
 }

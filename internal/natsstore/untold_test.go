@@ -104,6 +104,7 @@ func TestOutbox_KeepsADeletedSubscription(t *testing.T) {
 	left, err := subs.Untold(ctx, "s")
 	require.NoError(t, err)
 	require.Equal(t, []string{"b"}, toldIDs(left.Untold))
+	require.Equal(t, "", left.Untold[0].Namespace)
 	require.NoError(t, subs.Told(ctx, again))
 
 	again = changed(again, sluice.TypeSubscriptionDeleted, "gone again")
@@ -111,6 +112,23 @@ func TestOutbox_KeepsADeletedSubscription(t *testing.T) {
 	require.NoError(t, subs.Told(ctx, again))
 	require.NotContains(t, dump(t, server, "subscriptions"), "s")
 	require.NotContains(t, dump(t, server, "told"), "s")
+}
+
+// Those of a deleted subscription belong to its namespace, though its id is used in another.
+func TestOutbox_KeepsTheNamespaceOfADeletedSubscription(t *testing.T) { // S2-99
+	t.Parallel()
+	store, _ := provisioned(t)
+	subs := store.Subscriptions()
+	first := putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: "one"}, "created", "a"))
+	require.NoError(t, subs.Retire(t.Context(), changed(first, sluice.TypeSubscriptionDeleted, "gone")))
+	second := putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: "two"}, "created", "b"))
+	require.NoError(t, subs.Retire(t.Context(), changed(second, sluice.TypeSubscriptionDeleted, "gone again")))
+	third := putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: "three"}, "created", "c"))
+	in := map[string]string{}
+	for _, a := range third.Untold {
+		in[a.ID] = a.Namespace
+	}
+	require.Equal(t, map[string]string{"a": "one", "gone": "one", "b": "two", "gone again": "two", "c": ""}, in)
 }
 
 // Issue 15: a process reads all subscriptions once, and from then on those that changed.

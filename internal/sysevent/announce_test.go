@@ -99,6 +99,23 @@ func TestChange_IsPublishedAtOnce(t *testing.T) {
 	require.WithinDuration(t, time.Now(), ev.Time, time.Minute)
 }
 
+// Those of a deleted subscription with its id go to the namespace of that one.
+func TestChange_IsPublishedInItsNamespace(t *testing.T) {
+	t.Parallel()
+	l := &log{}
+	sub := aSubscription("s")
+	sub.Untold = append([]sluice.Announcement{
+		{ID: "created", Namespace: "former", Type: sluice.TypeSubscriptionCreated, At: time.Now()},
+		{ID: "deleted", Namespace: "former", Type: sluice.TypeSubscriptionDeleted, At: time.Now()},
+	}, sub.Untold...)
+	sysevent.New(l, sysevent.Options{}).Subscription(t.Context(), sub)
+	var in []string
+	for _, ev := range l.events {
+		in = append(in, ev.Namespace+" "+ev.Type)
+	}
+	require.Equal(t, []string{"former subscription.created", "former subscription.deleted", "acme subscription.paused"}, in)
+}
+
 // Without an outbox.
 func TestAnnouncement_FailureIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()

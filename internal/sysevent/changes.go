@@ -1,6 +1,7 @@
 package sysevent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -61,8 +62,9 @@ func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) 
 // publishing publishes events of one namespace, in order.
 type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
 
-// tellChanges publishes all pending announcements of a subscription, in order. A concurrent process
-// publishes the same events under the same ids. A crash between publishing and Told leaves them
+// tellChanges publishes all pending announcements of a subscription, in order: first those of a
+// deleted one that had its id, in the namespace of that one. A concurrent process publishes the same
+// events under the same ids. A crash between publishing and Told leaves them
 // pending, and the next sweep finds them.
 func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
 	events := make([]sluice.Event, len(sub.Untold))
@@ -72,15 +74,30 @@ func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, p
 			return err
 		}
 	}
-	if err := publish(ctx, sub.Namespace, events); err != nil || a.opts.Outbox == nil {
+	if err := publishEach(ctx, events, publish); err != nil || a.opts.Outbox == nil {
 		return err
 	}
 	return a.opts.Outbox.Told(ctx, sub)
 }
 
+// publishEach publishes events in order, each in its namespace.
+func publishEach(ctx context.Context, events []sluice.Event, publish publishing) error {
+	for len(events) > 0 {
+		ns, n := events[0].Namespace, 1
+		for n < len(events) && events[n].Namespace == ns {
+			n++
+		}
+		if err := publish(ctx, ns, events[:n]); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
 func change(sub *sluice.Subscription, n sluice.Announcement) announcement {
 	return announcement{
-		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: n.Type, id: n.ID, at: n.At,
+		namespace: cmp.Or(n.Namespace, sub.Namespace), path: sluice.SubscriptionPath(sub.ID), kind: n.Type, id: n.ID, at: n.At,
 		data: subscriptionData{
 			ID: sub.ID, State: n.State, Reason: n.Reason, CancelledBy: n.CancelledBy, Revision: n.Revision, Old: n.Old, New: n.New,
 		},

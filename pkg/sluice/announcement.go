@@ -10,6 +10,8 @@ import (
 type Announcement struct {
 	ID   string `json:"id"` // ID of the event
 	Type string `json:"type"`
+	// Namespace of the resource; "": that of the record with the announcement.
+	Namespace string `json:"namespace,omitempty"`
 	// Revision is the revision of the resource after the change.
 	Revision    uint64          `json:"revision,omitempty"`
 	State       State           `json:"state,omitempty"`
