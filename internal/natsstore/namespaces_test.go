@@ -78,7 +78,7 @@ func TestNamespace_RefusesInvalidOnes(t *testing.T) {
 	}{
 		{"name", sluice.Namespace{Name: "A.b"}},
 		{"retention in nanoseconds", sluice.Namespace{Name: "a", Retention: sluice.Retention{MaxAge: 5}}},
-		{"negative size", sluice.Namespace{Name: "a", Retention: sluice.Retention{MaxBytes: -1}}},
+		{"negative size", sluice.Namespace{Name: "a", Retention: sluice.Retention{MaxBytes: -2}}},
 		{"negative window", sluice.Namespace{Name: "a", DedupWindow: -1}},
 		{"window beyond retention", sluice.Namespace{Name: "a", DedupWindow: 2 * hour, Retention: sluice.Retention{MaxAge: hour}}},
 	}
@@ -108,6 +108,35 @@ func TestNamespace_TakesDefaultsAndUnlimitedRetention(t *testing.T) {
 	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -hour / 3600}})
 	require.NoError(t, err)
 	require.Zero(t, configs(t, natstest.JetStream(t, server))["EVENTS_old"].MaxAge)
+
+	large, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "large", Retention: sluice.Retention{MaxBytes: -1}})
+	require.NoError(t, err)
+	require.EqualValues(t, -1, large.Retention.MaxBytes)
+	require.EqualValues(t, -1, configs(t, natstest.JetStream(t, server))["EVENTS_large"].MaxBytes)
+}
+
+// A change that NATS refuses leaves nothing to be announced of the change before.
+func TestNamespace_RefusedChangeAnnouncesNoEarlierOne(t *testing.T) { // decision 0023
+	t.Parallel()
+	store, _ := provisioned(t)
+	names := store.Namespaces()
+	put := func(bytes int64) (sluice.Namespace, error) {
+		ns, _, err := names.PutAfter(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxBytes: bytes}}, func(_, _ *sluice.Namespace) (sluice.Announcement, error) {
+			return sluice.Announcement{Type: sluice.TypeNamespaceCreated, At: time.Now()}, nil
+		})
+		return ns, err
+	}
+	ns, err := put(0)
+	require.NoError(t, err)
+	require.NoError(t, names.Told(t.Context(), "acme", ns.Revision))
+	_, err = put(1 << 60)
+	requireCode(t, sluice.QuotaExceeded, err)
+	again, err := names.Get(t.Context(), "acme")
+	require.NoError(t, err)
+	require.Greater(t, again.Revision, ns.Revision)
+	left, err := names.Untold(t.Context(), "acme")
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // A process that ended between the two writes of PutNamespace leaves a record without a log.

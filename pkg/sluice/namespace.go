@@ -28,7 +28,7 @@ type Namespace struct {
 // Retention limits a namespace's log; the oldest events are removed first.
 type Retention struct {
 	MaxAge   Duration `json:"max_age"`   // 0: the default, a week; -1s: unlimited
-	MaxBytes int64    `json:"max_bytes"` // 0: unlimited
+	MaxBytes int64    `json:"max_bytes"` // 0: the default; -1: unlimited
 }
 
 // Quota limits what the HTTP API accepts for a namespace. Zero means the server's default, -1 no

@@ -78,8 +78,8 @@ func (n *Namespace) checkWindows() error {
 const minBytes = 1 << 10
 
 func (n *Namespace) checkBytes() error {
-	if bytes := n.Retention.MaxBytes; bytes != 0 && bytes < minBytes {
-		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, or 0 for unlimited", bytes, minBytes).With("field", "retention.max_bytes")
+	if bytes := n.Retention.MaxBytes; bytes != 0 && bytes != -1 && bytes < minBytes {
+		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, 0 for the default or -1 for unlimited", bytes, minBytes).With("field", "retention.max_bytes")
 	}
 	return nil
 }

@@ -331,7 +331,7 @@ func TestNamespace_LimitsAreChecked(t *testing.T) {
 		{Name: "a", Quota: sluice.Quota{BytesPerSecond: 1<<30 + 1}},
 		{Name: "a", Quota: sluice.Quota{Burst: 1<<30 + 1}},
 		{Name: "a", Quota: sluice.Quota{Burst: -1}},
-		{Name: "a", Retention: sluice.Retention{MaxBytes: -1}},
+		{Name: "a", Retention: sluice.Retention{MaxBytes: -2}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: 10}},
 		{Name: "a", DedupWindow: -1},
 		{Name: "a", DedupWindow: 1},

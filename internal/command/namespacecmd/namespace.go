@@ -55,7 +55,7 @@ type nsPutCmd struct {
 	Name        string          `arg:"" help:"Namespace."`
 	Description string          `help:"Description." placeholder:"TEXT"`
 	MaxAge      sluice.Duration `name:"max-age" help:"Retention of events; -1s: unlimited; default: unchanged, or the server's default." placeholder:"168h"`
-	MaxBytes    int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; default: unchanged, or unlimited." placeholder:"N"`
+	MaxBytes    int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; -1: unlimited; default: unchanged, or the server's default." placeholder:"N"`
 	DedupWindow sluice.Duration `name:"dedup-window" help:"Time for which event IDs are remembered; default: the server's." placeholder:"1h"`
 
 	EventsPerSecond float64 `name:"events-per-second" help:"Maximum events per second through the API; -1: unlimited; default: the server's." placeholder:"N"`
@@ -112,7 +112,7 @@ type nsEditCmd struct {
 	Label       *string          `help:"Sensitivity: a level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET), optionally with compartments, such as SECRET/finance,legal." placeholder:"LABEL"`
 	Description *string          `help:"Description." placeholder:"TEXT"`
 	MaxAge      *sluice.Duration `name:"max-age" help:"Retention of events; -1s: unlimited; 0s: the server's default." placeholder:"168h"`
-	MaxBytes    *int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; 0: unlimited." placeholder:"N"`
+	MaxBytes    *int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; -1: unlimited; 0: the server's default." placeholder:"N"`
 	Catalogue   string           `help:"open, or strict: accept only types of the catalogue." enum:"open,strict," default:"" placeholder:"open"`
 }
 

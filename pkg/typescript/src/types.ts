@@ -1611,7 +1611,7 @@ export interface Replay {
 
 export interface Retention {
   /** "0s" for the server's default, "-1s" for unlimited. */ max_age?: Duration | undefined
-  /** 0 for unlimited. */ max_bytes?: number | undefined
+  /** 0 for the default of the server, -1 for unlimited. */ max_bytes?: number | undefined
 }
 
 export interface Review {
