@@ -277,7 +277,7 @@ func (h half) ends(t *testing.T, body string) int {
 }
 
 // A request whose body arrives after its caller has lost the right does nothing.
-func TestRevoke_EndsRequestsWhoseBodyIsOnItsWay(t *testing.T) {
+func TestRevoke_EndsRequestsWithAnOpenBody(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)

@@ -20,10 +20,7 @@ import (
 // handler, and again when the body has arrived.
 func (s *Server) guard(r httpkit.Route) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := r.Demand(c); err != nil {
-			return err
-		}
-		if err := s.hasRoom(r); err != nil {
+		if err := cmp.Or(r.Demand(c), s.hasRoom(r)); err != nil {
 			return err
 		}
 		httpkit.Recheck(c, func() error { return cmp.Or(s.authenticate(c), r.Demand(c)) })

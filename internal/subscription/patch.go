@@ -111,15 +111,19 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	return r.needs.Quota.Move(after)
 }
 
-// move replaces the structure reservation of the old configuration by that of the new one.
+// move replaces the structure reservation of the old configuration by that of the new one. It also
+// makes one that is missing, because an earlier change was interrupted.
 func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription) error {
 	was, err := structureKey(before)
 	if err != nil {
 		return err
 	}
 	is, err := structureKey(after)
-	if err != nil || was == is {
+	if err != nil {
 		return err
+	}
+	if was == is {
+		return r.hold(ctx, after)
 	}
 	held, revision, err := r.reservation(ctx, was)
 	if err != nil {

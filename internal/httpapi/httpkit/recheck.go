@@ -23,7 +23,7 @@ func CheckAgain(c echo.Context) error {
 	return nil
 }
 
-// checkedBody is a body whose end is checked once.
+// checkedBody is a body with a check at its end, which is made once.
 type checkedBody struct {
 	io.ReadCloser
 
