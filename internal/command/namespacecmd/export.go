@@ -57,8 +57,13 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	}
 	x := exporting{api: api, ns: c.Name, out: s.Stdout}
 	since := sluice.Ago(c.Since, time.Now())
+	// The end is fixed before the first page; later events are for the next run.
+	tail, err := api.State(ctx, c.Name, client.StateQuery{Limit: 1})
+	if err != nil {
+		return err
+	}
 	if c.File != "" {
-		file, begun, err := c.open(ctx, api)
+		file, begun, err := c.open(ctx, api, tail.Seq)
 		if err != nil {
 			return err
 		}
@@ -70,11 +75,6 @@ func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) 
 	}
 	if since == "" {
 		since = "-1"
-	}
-	// The end is fixed before the first page; later events are for the next run.
-	tail, err := api.State(ctx, c.Name, client.StateQuery{Limit: 1})
-	if err != nil {
-		return err
 	}
 	if err := x.write(ctx, since, tail.Seq); err != nil {
 		return err
@@ -115,9 +115,9 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 
 // open opens the file, removes an incomplete last line, and returns the sequence after which to
 // continue; "" for a new file, and for one that has only the begin of an export's first line. It
-// reads the whole file to find the last line. The caller closes the file. The mode of a new file is
-// 0600, because events may be confidential.
-func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, string, error) {
+// reads the whole file to find the last line. end is the last sequence of the log. The caller
+// closes the file. The mode of a new file is 0600, because events may be confidential.
+func (c *nsExportCmd) open(ctx context.Context, api *client.Client, end uint64) (*os.File, string, error) {
 	file, err := os.OpenFile(c.File, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, "", err
@@ -126,9 +126,9 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 	switch {
 	case err != nil:
 	case is.end > 0:
-		err = c.goesOn(ctx, api, is.last)
+		err = c.goesOn(ctx, api, end, is.last)
 	default:
-		err = c.isBegun(ctx, api, is.rest)
+		err = c.isBegun(ctx, api, end, is.rest)
 	}
 	if err == nil {
 		err = file.Truncate(is.end)
@@ -145,15 +145,19 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 	return file, strconv.FormatUint(is.last.Seq, 10), nil
 }
 
-// goesOn returns an error unless the next events can be appended after a file's last event. The
-// event at the last sequence must have the ID that the file has: a log that was restored or made
-// anew reuses sequences. An event that is not stored any more cannot be compared, and is accepted.
-func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
+// goesOn returns an error unless the next events can be appended after a file's last event. A log
+// that was restored or made anew reuses sequences: its end must not be before that event, and its
+// event at that sequence must have the ID that the file has. An event that is not stored any more
+// cannot be compared, and is accepted.
+func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, end uint64, last sluice.Event) error {
 	if c.Since != "" {
 		return terminal.Usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
 	}
 	if last.Namespace != c.Name || last.Seq == 0 {
 		return fmt.Errorf("its last line is not an event of %s: name another file", c.Name)
+	}
+	if last.Seq > end {
+		return fmt.Errorf("it belongs to another log: it ends at %d, and the log of %s at %d; name another file", last.Seq, c.Name, end)
 	}
 	there, err := api.Event(ctx, c.Name, strconv.FormatUint(last.Seq, 10))
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the others are failures
@@ -171,7 +175,7 @@ func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluic
 
 // isBegun returns an error unless a text without a line break is the begin of an export's first
 // line, as an interruption leaves it. "" is one.
-func (c *nsExportCmd) isBegun(ctx context.Context, api *client.Client, text []byte) error {
+func (c *nsExportCmd) isBegun(ctx context.Context, api *client.Client, end uint64, text []byte) error {
 	const begin = `{"specversion":"1.0"`
 	if n := min(len(text), len(begin)); string(text[:n]) != begin[:n] {
 		return errors.New("it is not an export of events: name another file")
@@ -183,7 +187,7 @@ func (c *nsExportCmd) isBegun(ctx context.Context, api *client.Client, text []by
 	if err := json.Unmarshal(text, &whole); err != nil {
 		return err
 	}
-	return c.goesOn(ctx, api, whole)
+	return c.goesOn(ctx, api, end, whole)
 }
 
 // content is what a file has: the end of its last complete line, the event on that line, and the
