@@ -116,9 +116,10 @@ type nsEditCmd struct {
 	Catalogue   string           `help:"open, or strict: accept only types of the catalogue." enum:"open,strict," default:"" placeholder:"open"`
 }
 
-// Help explains the effect of a label.
+// Help explains the effects of a retention and a label.
 func (*nsEditCmd) Help() string {
-	return "Principals without clearance for the new label lose access to the namespace immediately, and their subscriptions there are cancelled.\n" +
+	return "A dedup window that is longer than the new --max-age is shortened to it.\n" +
+		"Principals without clearance for the new label lose access to the namespace immediately, and their subscriptions there are cancelled.\n" +
 		"This includes you, unless you are root or have the clearance (sluice principal set)."
 }
 
@@ -183,8 +184,9 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, cmdkit.FormatLabel(*next)))
 }
 
-// spec returns the namespace's settings, overridden by the flags. The revision is that of ns, which
-// fences the request against changes since it was read.
+// spec returns the namespace's settings, overridden by the flags. The dedup window is at most a new
+// maximum age, because the server refuses a longer one. The revision is that of ns, which fences
+// the request against changes since it was read.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	spec := client.NamespaceSpec{
 		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Catalogue: ns.Catalogue, Revision: ns.Revision,
@@ -201,6 +203,9 @@ func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	}
 	if c.MaxAge != nil {
 		spec.Retention.MaxAge = *c.MaxAge
+		if *c.MaxAge > 0 {
+			spec.DedupWindow = min(spec.DedupWindow, *c.MaxAge)
+		}
 	}
 	if c.MaxBytes != nil {
 		spec.Retention.MaxBytes = *c.MaxBytes
