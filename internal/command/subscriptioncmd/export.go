@@ -30,7 +30,7 @@ func (*subExportCmd) Help() string {
 
 Signing secrets are not in an export: an import elsewhere generates new ones. Neither are client secrets and private keys of
 endpoints, which an import elsewhere requires. The headers of endpoints are. Neither are
-positions in the log: an import begins at "start", which for "new" is the end of the log. Cancelled subscriptions are left out.`
+positions in the log: an import begins at "start", which for "new" is the end of the log. Cancelled subscriptions and those of modules are left out.`
 }
 
 // exported is a definition. Its JSON is a body of POST /v1/subscriptions, in one of two shapes:
@@ -119,6 +119,9 @@ func (c *subExportCmd) write(to *bytes.Buffer, spec exported) error {
 // exportedOf returns the definition that creates such a subscription, or an error if no definition
 // can.
 func exportedOf(sub *sluice.Subscription) (exported, error) {
+	if sub.Module != "" {
+		return exported{}, fmt.Errorf("the approval of the module %s creates it", sub.Module)
+	}
 	if sluice.IsHidden(sub.Endpoint.URL) {
 		return exported{}, errors.New("its URL is shown to its owner only")
 	}
