@@ -84,7 +84,8 @@ func (c *DeliveriesCmd) show(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// act requires an event. An interrupt ends the waiting and not the replay, which the error names.
+// act requires an event. An interrupt ends the waiting and not the replay, which the error names. A
+// cancelled replay is an error, too.
 func (c *DeliveriesCmd) act(ctx context.Context, s *terminal.Session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
 	if c.EventID == "" && c.Discard {
 		return terminal.Usagef("--discard: name the event; 'sluice sub status' lists held lanes")
@@ -99,7 +100,7 @@ func (c *DeliveriesCmd) act(ctx context.Context, s *terminal.Session, api *clien
 	if err != nil {
 		return err
 	}
-	return s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
+	return showEnded(s, rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
 // deliveryState returns the state and, for held and dead, its reason.

@@ -90,13 +90,7 @@ func (c *subReplayCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) }); err != nil {
-		return err
-	}
-	if rep.State == sluice.ReplayCancelled {
-		return errors.New("the replay was cancelled: " + rep.Reason)
-	}
-	return nil
+	return showEnded(s, rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
 // question returns a question that says how many events are sent again without an explicit start.
@@ -151,6 +145,18 @@ func waitForReplay(ctx context.Context, s *terminal.Session, api *client.Client,
 		bar.Advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62)))
 	}
 	return rep, nil
+}
+
+// showEnded shows a replay as show does. A cancelled replay is an error after that: it may have done
+// nothing.
+func showEnded(s *terminal.Session, rep sluice.Replay, show func() error) error {
+	if err := s.Show(rep, show); err != nil {
+		return err
+	}
+	if rep.State == sluice.ReplayCancelled {
+		return errors.New("the replay was cancelled: " + rep.Reason)
+	}
+	return nil
 }
 
 type subReplaysCmd struct {

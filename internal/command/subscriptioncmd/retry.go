@@ -29,7 +29,8 @@ func (c *subRetryCmd) Run(ctx context.Context, s *terminal.Session) error {
 }
 
 // actOn performs an act on a subscription, and prints how it ended. An act is a replay on the
-// server: one that is repeated while it runs is the same replay.
+// server: one that is repeated while it runs is the same replay. A cancelled act, as by a seek
+// meanwhile, is an error.
 func actOn(ctx context.Context, s *terminal.Session, act func(*client.Client) (sluice.Replay, error)) error {
 	api, err := s.Client()
 	if err != nil {
@@ -42,5 +43,5 @@ func actOn(ctx context.Context, s *terminal.Session, act func(*client.Client) (s
 	if err != nil {
 		return err
 	}
-	return s.Show(rep, func() error { return s.Say("%s: %s.", rep.Subscription, rep.Reason) })
+	return showEnded(s, rep, func() error { return s.Say("%s: %s.", rep.Subscription, rep.Reason) })
 }
