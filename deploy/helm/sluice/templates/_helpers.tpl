@@ -48,7 +48,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else if .Values.ingress.enabled -}}
 {{- $_ := set $http "public_url" (printf "%s://%s" (ternary "https" "http" (ne .Values.ingress.tlsSecret "")) .Values.ingress.host) -}}
 {{- else -}}
-{{- $_ := set $http "public_url" (printf "http://%s.%s.svc:%v" (include "sluice.fullname" .) .Release.Namespace .Values.service.port) -}}
+{{- $_ := set $http "public_url" (printf "%s://%s.%s.svc:%v" (include "sluice.scheme" .Values) (include "sluice.fullname" .) .Release.Namespace .Values.service.port) -}}
 {{- end -}}
 {{- $nats := dict -}}
 {{- if .Values.nats.prefix -}}{{- $_ := set $nats "prefix" .Values.nats.prefix -}}{{- end -}}
@@ -63,12 +63,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- mustMergeOverwrite $known (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
+{{/* The scheme of the port http. */}}
+{{- define "sluice.scheme" -}}
+{{- if dig "http" "tls" "cert" "" .config -}}https{{- else -}}http{{- end -}}
+{{- end -}}
+
 {{/* A probe of a path. */}}
 {{- define "sluice.probe" -}}
 httpGet:
   path: {{ .path }}
   port: http
-  {{- if dig "http" "tls" "cert" "" .values.config }}
+  {{- if eq (include "sluice.scheme" .values) "https" }}
   scheme: HTTPS
   {{- end }}
 {{- end -}}
