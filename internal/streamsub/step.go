@@ -265,15 +265,18 @@ func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err 
 	return s.issue(in, v, now), nil
 }
 
-// checkAck refuses an offset that is not between the cursor and the end of the stream.
+// checkAck refuses an offset that is not between the cursor and the end of the stream. The cursor
+// itself is valid even behind that end, because notices list it: a fork begins at the end of its
+// source and may have no events of its own, and those of other streams expire.
 func (s *Subscription) checkAck(a Ack, v View) error {
 	tail := s.tail(a.Path, v)
+	cursor := s.cursor(a.Path, tail)
 	switch {
 	case !s.Follows(a.Path):
 		return refuse(InvalidOffset, "%q is not a stream of this subscription", a.Path)
-	case a.Offset < s.cursor(a.Path, tail):
+	case a.Offset < cursor:
 		return refuse(InvalidOffset, "%q is already acknowledged beyond this offset", a.Path)
-	case a.Offset > tail:
+	case a.Offset > max(tail, cursor):
 		return refuse(InvalidOffset, "%q ends before this offset", a.Path)
 	}
 	return nil

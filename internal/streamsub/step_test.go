@@ -361,6 +361,32 @@ func TestStep_UnlinkedStreamsOfThePatternKeepTheirCursors(t *testing.T) {
 	require.Equal(t, map[string]uint64{"events/a": 20, "other": 22}, next.Wake.Snapshot, "what is no stream of it is not told")
 }
 
+// A notice lists a stream that has no events of its own, such as a fork, at its cursor: a worker that acknowledges what it was told
+// is not refused.
+func TestStep_AcceptsTheCursorOfAnEmptyStream(t *testing.T) {
+	t.Parallel()
+	wake := &streamsub.Wake{ID: "w", Trigger: "events/a", Snapshot: map[string]uint64{"events/a": 12}, Until: after(30)}
+	for name, tt := range map[string]struct {
+		fork uint64 // what is acknowledged of it
+		code string
+		then string
+	}{
+		"its cursor":        {5, "", "g1 events/a@12 named@5"},
+		"behind its cursor": {4, streamsub.InvalidOffset, "g1 w until 30 named@5"},
+		"beyond its cursor": {6, streamsub.InvalidOffset, "g1 w until 30 named@5"},
+	} {
+		s := made(streamsub.Webhook)
+		s.Generation, s.Wake, s.Links = 1, wake, map[string]streamsub.Link{"named": {Explicit: true, Acked: 5}}
+		in := streamsub.Input{
+			Do: streamsub.Called, Wake: "w", Generation: 1, Done: true,
+			Acks: []streamsub.Ack{{Path: "named", Offset: tt.fork}, {Path: "events/a", Offset: 12}},
+		}
+		next, _, err := streamsub.Step(s, in, streamsub.View{At: 12, Tails: map[string]uint64{"named": 0, "events/a": 12}}, after(1))
+		require.Equal(t, tt.code, code(err), name)
+		require.Equal(t, tt.then, state(&next), name)
+	}
+}
+
 // A record without links, as one that never had any is stored, takes them.
 func TestStep_TheFirstLink(t *testing.T) {
 	t.Parallel()
