@@ -37,7 +37,7 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	t.is.Since, t.is.Place = since, since
 	limit, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	for t.is.Place < last && t.is.Events < trialEvents {
+	for t.is.Place < last && t.examined < trialEvents {
 		events, reached, err := k.needs.Log.Page(limit, w.Namespace, w.Pattern, t.is.Place, last)
 		if err != nil && limit.Err() != nil && ctx.Err() == nil {
 			break // the time limit has passed
@@ -55,7 +55,8 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	return t.end(last), nil
 }
 
-// trial is the run of one Try. begun has at most trialEvents elements.
+// trial is the run of one Try. begun has at most trialEvents elements. examined bounds the work; its
+// result counts only events that may be read.
 type trial struct {
 	watch   *sluice.Watch
 	chooses *filter.Matcher
@@ -63,7 +64,9 @@ type trial struct {
 	rule    Rule
 	state   *State
 	begun   map[uint64]*sluice.Event // readings for which it fires now or may fire later, by sequence
-	is      sluice.WatchTrial
+
+	examined int // events on matching paths
+	is       sluice.WatchTrial
 }
 
 func (k *Keeper) trial(w *sluice.Watch, shows func(*sluice.Event) bool) (*trial, error) {
@@ -83,11 +86,15 @@ func (k *Keeper) trial(w *sluice.Watch, shows func(*sluice.Event) bool) (*trial,
 func (t *trial) look(events []sluice.Event, upTo uint64) error {
 	for i := range events {
 		ev := &events[i]
-		if ev.Seq <= t.is.Place || t.is.Events >= trialEvents {
+		if ev.Seq <= t.is.Place || t.examined >= trialEvents {
 			continue
 		}
 		t.is.Place = ev.Seq
 		if !t.watch.Pattern.Match(ev.Path) {
+			continue
+		}
+		t.examined++
+		if !t.shows(ev) {
 			continue
 		}
 		t.is.Events++
@@ -95,13 +102,13 @@ func (t *trial) look(events []sluice.Event, upTo uint64) error {
 		if err != nil {
 			return err
 		}
-		if !reads || !t.shows(ev) {
+		if !reads {
 			continue
 		}
 		t.begun[ev.Seq] = &sluice.Event{ID: ev.ID, Path: ev.Path, Type: ev.Type}
 		t.enter(t.state.Step(&t.rule, ev, nil))
 	}
-	if t.is.Events < trialEvents {
+	if t.examined < trialEvents {
 		t.is.Place = max(t.is.Place, upTo)
 	}
 	return nil

@@ -60,7 +60,7 @@ type WatchTrial struct {
 	Place uint64 `json:"place"` // last examined sequence
 	// More: more events follow. They can be simulated separately, without the earlier readings.
 	More     bool          `json:"more"`
-	Events   int           `json:"events"`   // number of events on paths of the pattern
+	Events   int           `json:"events"`   // number of events on paths of the pattern that the caller may read
 	Readings uint64        `json:"readings"` // number of events that were readings
 	Fires    int           `json:"fires"`    // how often the watch would have fired
 	Firings  []WatchFiring `json:"firings"`  // the first firings

@@ -2093,7 +2093,7 @@ export interface WatchStatus {
 }
 
 export interface WatchTrial {
-  /** Events on paths of the pattern. */ events: number
+  /** Events on paths of the pattern that the caller may read. */ events: number
   /** How often the watch would have fired. */ fires: number
   /** The first hundred firings. */ firings: WatchTrialFiringsItem[]
   /** Readings for which the watch would have missed a firing, by reason. */ missed: Record<string, number>
