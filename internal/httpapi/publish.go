@@ -94,17 +94,14 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// unawaited returns an error (Conflict) if one of the admitted events is already scheduled. An event with
-// its own scheduled time is a retry of the scheduled one.
+// unawaited returns an error (Conflict) if one of the admitted events is already scheduled. An event
+// with its own scheduled time is a retry of the scheduled one.
 func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
-	if s.opts.Schedules.Scheduled == nil {
-		return nil
-	}
 	for i := range events {
 		if _, told := events[i].Extensions[sluice.AttributeDeliverAt]; told {
 			continue
 		}
-		if err := s.opts.Schedules.Scheduled.Waits(c.Request().Context(), &events[i]); err != nil {
+		if err := s.schedules.Waits(c, &events[i]); err != nil {
 			return model.InBatch(i, len(events), err)
 		}
 	}

@@ -18,6 +18,8 @@ type Mark struct {
 	ID   string
 	Path sluice.Path // the record's path
 	Over bool        // the record has ended
+
+	Label string // the classification of a scheduled event: only publishers with that clearance may see it
 }
 
 func (m Mark) compare(other Mark) int {

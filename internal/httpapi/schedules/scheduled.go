@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -26,13 +27,14 @@ type Scheduled interface {
 	// it is on another path.
 	Published(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
 	// Waits returns an error (Conflict) if an event that is to be published now is already
-	// scheduled under its ID and path.
-	Waits(ctx context.Context, e *sluice.Event) error
+	// scheduled under its ID and path. The error says when, if shows permits the scheduled one.
+	Waits(ctx context.Context, e *sluice.Event, shows func(*sluice.Event) (bool, error)) error
 	// Get returns a scheduled event. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (model.Scheduled, error)
 	// After returns at most most scheduled events of a namespace after a position, soonest first,
-	// on paths that want selects, and the next position; zero if there are no more.
-	After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error)
+	// that want selects, and the next position; zero if there are no more. want gets the parts of an
+	// event that decide which publishers may see it.
+	After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(*sluice.Event) bool) ([]model.Scheduled, model.ScheduledPlace, error)
 	// Cancel cancels an event at the revision that was read. Code Conflict if it is too late.
 	Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error
 }
@@ -70,7 +72,7 @@ func (s *Handler) Schedule(c echo.Context, e sluice.Event, when time.Time) error
 	})
 	if err == nil && duplicate {
 		var shown bool
-		if shown, err = s.ofScheduled(c, &is); err == nil && !shown {
+		if shown, err = s.ofScheduled(c, &is.Event); err == nil && !shown {
 			err = e.OtherEvent()
 		}
 	}
@@ -78,6 +80,15 @@ func (s *Handler) Schedule(c echo.Context, e sluice.Event, when time.Time) error
 		return err
 	}
 	return c.JSON(http.StatusAccepted, map[string][]Held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
+}
+
+// Waits returns an error (Conflict) if an event that is to be published now is already scheduled. It
+// does not tell callers that may not see the scheduled one that it is.
+func (s *Handler) Waits(c echo.Context, e *sluice.Event) error {
+	if s.opts.Scheduled == nil {
+		return nil
+	}
+	return s.opts.Scheduled.Waits(c.Request().Context(), e, func(is *sluice.Event) (bool, error) { return s.ofScheduled(c, is) })
 }
 
 // repeated returns an error (Conflict) unless the caller may see the stored event at a sequence,
@@ -99,11 +110,11 @@ func (s *Handler) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 
 // ofScheduled reports whether the caller manages a scheduled event: whether it may publish on the
 // path and see the event. The event is hidden from other callers.
-func (s *Handler) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error) {
+func (s *Handler) ofScheduled(c echo.Context, e *sluice.Event) (bool, error) {
 	if httpkit.Caller(c).Unbounded() {
 		return true, nil
 	}
-	return s.needs.Rights.Shows(c, sluice.VerbPublish, &is.Event)
+	return s.needs.Rights.Shows(c, sluice.VerbPublish, e)
 }
 
 // listScheduled answers GET /v1/namespaces/{ns}/scheduled: a page of the waiting events on paths
@@ -123,23 +134,23 @@ func (s *Handler) listScheduled(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
 }
 
-// maxTurns limits the reads for one page. If they find mostly hidden elements, the page is short,
-// and another one follows.
+// maxTurns limits the reads for one page. If they find mostly events that are no longer there, the
+// page is short, and another one follows.
 const maxTurns = 5
 
-// scheduledPage returns a page, and the cursor of the next one; "" if there is none.
+// scheduledPage returns a page, and the cursor of the next one; "" if there is none. Hidden events
+// show in neither.
 func (s *Handler) scheduledPage(c echo.Context, q scheduledQuery) (page []model.Scheduled, next string, err error) {
 	place := q.after
-	want := func(path sluice.Path) bool {
-		return q.pattern.Match(path) && s.needs.Rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
-	}
+	var unknown error
+	want := s.selects(c, q.pattern, &unknown)
 	for range maxTurns {
 		var all []model.Scheduled
-		if all, place, err = s.opts.Scheduled.After(c.Request().Context(), c.Param("ns"), place, q.limit+1, want); err != nil {
-			return nil, "", err
+		if all, place, err = s.opts.Scheduled.After(c.Request().Context(), c.Param("ns"), place, q.limit+1, want); cmp.Or(unknown, err) != nil {
+			return nil, "", cmp.Or(unknown, err)
 		}
 		for i := range all {
-			if ok, err := s.ofScheduled(c, &all[i]); err != nil {
+			if ok, err := s.ofScheduled(c, &all[i].Event); err != nil { // another event may have its ID by now
 				return nil, "", err
 			} else if !ok {
 				continue
@@ -155,6 +166,19 @@ func (s *Handler) scheduledPage(c echo.Context, q scheduledQuery) (page []model.
 		}
 	}
 	return page, encodePlace(place.At, place.ID), nil
+}
+
+// selects returns a function that reports whether the caller manages an event on a path of a
+// pattern. It sets unknown if the rights are not known.
+func (s *Handler) selects(c echo.Context, pattern sluice.Pattern, unknown *error) func(*sluice.Event) bool {
+	return func(e *sluice.Event) bool {
+		if !pattern.Match(e.Path) || s.needs.Rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: e.Path}) != nil {
+			return false
+		}
+		shown, err := s.ofScheduled(c, e)
+		*unknown = cmp.Or(*unknown, err)
+		return shown
+	}
 }
 
 // scheduledQuery is the query of a list of scheduled events.
@@ -269,7 +293,7 @@ func (s *Handler) scheduledOf(c echo.Context) (model.Scheduled, error) {
 	if err != nil {
 		return is, err
 	}
-	ok, err := s.ofScheduled(c, &is)
+	ok, err := s.ofScheduled(c, &is.Event)
 	if err == nil && !ok {
 		err = authz.Concealed()
 	}

@@ -164,9 +164,10 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 }
 
 // Waits returns an error (Conflict) if this replica knows of an event with the same id that waits
-// on the same path: a caller that wants to publish at once has to cancel that one first. An event
-// on another path is ignored; otherwise its publisher could block the events of others.
-func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
+// on the same path: a caller that wants to publish at once has to cancel that one first. The error
+// says so only if shows reports that the caller may see the waiting event. An event on another path
+// is ignored; otherwise its publisher could block the events of others.
+func (e *Engine) Waits(ctx context.Context, ev *sluice.Event, shows func(*sluice.Event) (bool, error)) error {
 	m, ok := e.due.Marked(streams.ScheduledKey(ev.Namespace, ev.ID))
 	if !ok || m.Path != ev.Path {
 		return nil
@@ -177,6 +178,11 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 		return nil // stored or cancelled meanwhile
 	case err != nil:
 		return err
+	}
+	if shown, err := shows(&is.Event); err != nil {
+		return err
+	} else if !shown {
+		return ev.OtherEvent()
 	}
 	at := is.DeliverAt.Format(time.RFC3339Nano)
 	return sluice.Errorf(sluice.Conflict, "an event with the id %q is scheduled on %s at %s: cancel it first, or use another id", ev.ID, ev.Path, at).
@@ -193,14 +199,15 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (model.Scheduled
 }
 
 // After returns the waiting events of a namespace, the earliest first: up to most behind a place,
-// on paths for which want returns true. It also returns the place to continue from, zero if there
-// are no more.
-func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error) {
+// for which want returns true. It also returns the place to continue from, zero if there are no
+// more. want gets an outline of each event, which is enough to decide whether a publisher may see
+// it, so that no place is of a hidden one.
+func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(*sluice.Event) bool) ([]model.Scheduled, model.ScheduledPlace, error) {
 	next := model.ScheduledPlace{}
 	if err := e.due.Known(ctx); err != nil {
 		return nil, next, err
 	}
-	marks := e.due.After(namespace, schedule.Mark{At: p.At, ID: p.ID}, most, func(m schedule.Mark) bool { return want(m.Path) })
+	marks := e.due.After(namespace, schedule.Mark{At: p.At, ID: p.ID}, most, func(m schedule.Mark) bool { return want(outline(namespace, m)) })
 	if len(marks) == most && most > 0 {
 		next = model.ScheduledPlace{At: marks[most-1].At, ID: marks[most-1].ID}
 	}

@@ -48,7 +48,17 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 
 // Mark returns an event's position in the list of waiting events.
 func (kind) Mark(s *model.Scheduled) (schedule.Mark, bool) {
-	return schedule.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
+	m := schedule.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path, Label: s.Event.Extensions[sluice.AttributeClassification]}
+	return m, s.Outcome == ""
+}
+
+// outline returns the parts of a marked event that decide which publishers may see it.
+func outline(namespace string, m schedule.Mark) *sluice.Event {
+	ev := &sluice.Event{Namespace: namespace, ID: m.ID, Path: m.Path}
+	if m.Label != "" {
+		ev.Extensions = map[string]string{sluice.AttributeClassification: m.Label}
+	}
+	return ev
 }
 
 // Tries returns the number of attempts to store an event.
