@@ -251,6 +251,25 @@ func TestMirror_IsTheAdminsOfItsNamespace(t *testing.T) {
 	require.Empty(t, s.mirrorsOf(t, "high"))
 }
 
+// S3-128: the rights of the one who resumed a mirror count, and no longer those of its creator.
+func TestMirror_IsItsApproversAfterResume(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.must(t, http.StatusOK, "PUT /v1/principals/user:bob", `{"clearance":{"level":"SECRET","compartments":["a","b"]}}`)
+	bob := s.grant(t, "user:bob", "*", "admin")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low","depth":"full"}`, as(bob.token)...)
+	s.publishes(t, "low", "/a one")
+	s.syncs(t)
+	s.must(t, http.StatusOK, "POST /v1/subscriptions/m/suspend", "")
+	s.must(t, http.StatusOK, "POST /v1/subscriptions/m/resume", "")
+	s.must(t, http.StatusOK, "POST /v1/grants/"+bob.id+"/revoke", "")
+	s.publishes(t, "low", "/a two")
+	st := s.syncs(t)
+	require.Equal(t, "idle", st.field(t, "state"), st.text)
+	require.Equal(t, []string{"one 1 one", "two 2 two"}, s.mirrorsOf(t, "high"))
+}
+
 // S3-124…128, S3-145: a label that is raised suspends before anything more is read; resume validates again.
 func TestMirror_IsSuspendedByALabel(t *testing.T) {
 	t.Parallel()

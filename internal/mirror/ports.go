@@ -136,7 +136,7 @@ type Namespaces interface {
 	Incarnation(ctx context.Context, namespace string) (string, error)
 }
 
-// Gate decides whether the creator of a mirror still has the rights for it.
+// Gate decides whether the approver of a mirror still has the rights for it.
 type Gate interface {
 	Holds(m *sluice.Mirror) model.Decision
 }

@@ -195,14 +195,14 @@ func messagesFor(c *sluice.Change) int {
 	return 1
 }
 
-// rule returns the current rule for a mirror's pages. The error is a *Stop if its creator has lost
+// rule returns the current rule for a mirror's pages. The error is a *Stop if its approver has lost
 // access.
 func (e *Engine) rule(ctx context.Context, m *sluice.Mirror) (Rule, error) {
 	switch e.deps.Gate.Holds(m) {
 	case model.Lost:
-		return Rule{}, stop(sluice.MirrorAccessLost, "%s may not mirror %s any more", m.CreatedBy, m.Source)
+		return Rule{}, stop(sluice.MirrorAccessLost, "%s may not mirror %s any more", m.ApprovedBy, m.Source)
 	case model.Undecided, model.Withhold:
-		return Rule{}, sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.CreatedBy)
+		return Rule{}, sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.ApprovedBy)
 	case model.Pass:
 	}
 	own, err := e.incarnation(ctx, m.Namespace)

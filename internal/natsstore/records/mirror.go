@@ -157,14 +157,14 @@ type MirrorSources struct {
 var _ mirror.Sources = MirrorSources{}
 
 // Observe returns a page of the changes of the source of a mirror after a sequence. For a namespace
-// of this server, it returns only changes that the creator of the mirror may read.
+// of this server, it returns only changes that the approver of the mirror may read.
 func (s MirrorSources) Observe(ctx context.Context, m *sluice.Mirror, credential string, since uint64) (*sluice.ObservePage, error) {
 	if m.Remote() {
 		return s.RemoteSource.Observe(ctx, m, credential, since)
 	}
 	undecided := false
 	shows := func(ev *sluice.Event) bool {
-		d := s.Index.Shows(creatorOf(m), sluice.VerbRead, ev, time.Now())
+		d := s.Index.Shows(approverOf(m), sluice.VerbRead, ev, time.Now())
 		undecided = undecided || d == model.Undecided
 		return d == model.Pass
 	}
@@ -182,7 +182,7 @@ func (s MirrorSources) Observe(ctx context.Context, m *sluice.Mirror, credential
 		return nil, err
 	}
 	if undecided {
-		return nil, sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.CreatedBy)
+		return nil, sluice.Errorf(sluice.Unavailable, "the access of %s is not known at the moment", m.ApprovedBy)
 	}
 	page.Label = s.Index.Label(m.Source)
 	if page.Passed, err = s.Passed(ctx, m.Source); err != nil {
@@ -207,11 +207,12 @@ func (s MirrorSources) reduce(ev *sluice.Event, depth sluice.Depth) {
 	}
 }
 
-func creatorOf(m *sluice.Mirror) sluice.Caller {
-	return sluice.Caller{Principal: sluice.Principal(m.CreatedBy), Grant: m.Grant}
+// approverOf returns who created or last resumed a mirror, and the grant of that call.
+func approverOf(m *sluice.Mirror) sluice.Caller {
+	return sluice.Caller{Principal: sluice.Principal(m.ApprovedBy), Grant: m.Grant}
 }
 
-// MirrorGate decides whether the creator of a mirror may have it: an admin of its namespace that may read
+// MirrorGate decides whether the approver of a mirror may have it: an admin of its namespace that may read
 // the whole source, if that is of this server.
 type MirrorGate struct{ Index *authz.Index }
 
@@ -228,9 +229,9 @@ func (g MirrorGate) Require(caller sluice.Caller, m *sluice.Mirror) error {
 	return g.Index.Require(caller, sluice.VerbRead, authz.Target{Namespace: m.Source}, time.Now())
 }
 
-// Holds decides whether the creator of a mirror may still have it.
+// Holds decides whether the approver of a mirror may still have it.
 func (g MirrorGate) Holds(m *sluice.Mirror) model.Decision {
-	switch err := g.Require(creatorOf(m), m); sluice.CodeOf(err) { //nolint:exhaustive // all other codes deny
+	switch err := g.Require(approverOf(m), m); sluice.CodeOf(err) { //nolint:exhaustive // all other codes deny
 	case "":
 		return model.Pass
 	case sluice.Unavailable:
