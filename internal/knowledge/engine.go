@@ -225,11 +225,14 @@ func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (St
 
 // Delete ends the enrichment of a namespace, and removes all its embeddings and comparisons. Code
 // NotFound. It deletes the definition first, so that replicas give out no more jobs while the
-// records are purged.
+// records are purged. A repetition removes what an interrupted one has left, and then returns NotFound.
 func (e *Engine) Delete(ctx context.Context, namespace, by string) error {
 	was, _, err := e.deps.Definitions.Get(ctx, namespace)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return cmp.Or(e.deps.Records.PurgeAll(ctx, namespace), missing(err))
+	}
 	if err != nil {
-		return missing(err)
+		return err
 	}
 	intent, err := e.deps.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: by, Namespace: namespace, Resource: namespace, Action: sluice.ActionEnrichmentDelete, Old: &was.Enrichment,

@@ -158,7 +158,8 @@ func (s Service) remove(ctx context.Context, ns sluice.Namespace, by string) err
 		func() error { return s.Store.DeleteEventTypes(ctx, name) },
 		func() error { return s.unschedule(ctx, name) },
 		func() error { return s.Store.Delete(ctx, name) },
-		func() error { return s.Mirrors.DeleteAll(ctx, name, by) }, // those that were created meanwhile
+		func() error { return s.Mirrors.DeleteAll(ctx, name, by) },    // those that were created meanwhile
+		func() error { return s.Enrichment.DeleteAll(ctx, name, by) }, // likewise
 		func() error { return s.Authority.ForgetNamespace(ctx, model.CallerFrom(ctx), name) },
 	} {
 		if err := step(); err != nil {

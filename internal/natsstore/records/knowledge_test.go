@@ -193,6 +193,22 @@ func TestKnowledge_RecordsGoWithTheirEvent(t *testing.T) {
 	require.True(t, slices.ContainsFunc(all, func(c sluice.Comparison) bool { return c.Against.ID == "n0" && c.EffectiveFriction == 0.5 }), "S3-87")
 }
 
+// A deletion that was interrupted after the configuration was removed is finished by its repetition.
+func TestKnowledge_RepeatedDeletionLeavesNoRecord(t *testing.T) {
+	t.Parallel()
+	store := storeOn(t, natstest.Listening(t))
+	e, stored := enriches(t, store, true), knowledgestore.New(store.Store)
+	for code, remove := range map[sluice.Code]func(ctx context.Context, namespace, by string) error{sluice.NotFound: e.Delete, "": e.DeleteAll} {
+		r := knowledge.Record{ID: "entry.e", Type: sluice.JobEmbed, Entry: sluice.EntryRef{Source: sluice.SourceLocal, ID: "e"}}
+		_, err := stored.Put(t.Context(), "acme", r, 0)
+		require.NoError(t, err)
+		require.Equal(t, code, sluice.CodeOf(remove(t.Context(), "acme", "root")))
+		r, err = stored.Get(t.Context(), "acme", r.ID)
+		require.NoError(t, err)
+		require.Zero(t, r.Revision)
+	}
+}
+
 // A mirror that is created again under the id of a deleted one is enriched again: jobs that failed with
 // it are given to workers, and comparisons with its entries, too.
 func TestKnowledge_MirrorThatComesBackIsEnriched(t *testing.T) {
