@@ -259,9 +259,7 @@ func (s *running) half(t *testing.T, token, line, body string) half {
 	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", line, token, len(body))
 	require.NoError(t, err)
 	h := half{conn, bufio.NewReader(conn)}
-	answer, err := http.ReadResponse(h.from, nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusContinue, answer.StatusCode)
+	require.Equal(t, http.StatusContinue, h.status(t))
 	return h
 }
 
@@ -270,6 +268,12 @@ func (h half) ends(t *testing.T, body string) int {
 	t.Helper()
 	_, err := h.Write([]byte(body))
 	require.NoError(t, err)
+	return h.status(t)
+}
+
+// status reads the next answer, and returns its status.
+func (h half) status(t *testing.T) int {
+	t.Helper()
 	answer, err := http.ReadResponse(h.from, nil)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -93,4 +94,33 @@ func TestSchedule_OutlivesItsDeletedBuckets(t *testing.T) {
 	}, "and another one")
 	eventually(t, func() bool { return len(s.logOf(t, "/a"))+len(s.logOf(t, "/lamps/*")) == 2 }, "what came since is done")
 	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
+}
+
+// Neither the pages of a list nor the refusal of an id say when hidden events are due, or that there are any.
+func TestDelayed_HiddenEventsShowInNoAnswer(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/empty", "")
+	const events, list = "POST /v1/namespaces/default/events", "GET " + scheduledRoute + "?limit=1"
+	binary := []string{"Content-Type", "application/cloudevents+json"}
+	for i := range 12 {
+		s.must(t, http.StatusAccepted, events, fmt.Sprintf(
+			`{"specversion":"1.0","id":"s%d","source":"/s","type":"t","path":"/a","dataclassification":"SECRET","deliverat":%q}`, i, in(time.Hour)), append(as(s.token), binary...)...)
+	}
+	ann, eve := s.grant(t, "user:ann", "scope:default", "publish"), s.grant(t, "user:ann", "scope:empty", "publish")
+	nothing := s.must(t, http.StatusOK, "GET /v1/namespaces/empty/scheduled?limit=1", "", as(eve.token)...)
+	require.JSONEq(t, nothing.text, s.must(t, http.StatusOK, list, "", as(ann.token)...).text)
+
+	refused := s.must(t, http.StatusConflict, events, `{"id":"s0","path":"/a"}`, as(ann.token)...)
+	other := &sluice.Event{ID: "s0"}
+	require.Equal(t, other.OtherEvent().Error(), refused.field(t, "error.message"))
+	require.NotContains(t, refused.text, "deliver_at")
+	told := s.must(t, http.StatusConflict, events, `{"id":"s0","path":"/a"}`)
+	require.NotEmpty(t, told.field(t, "error.details.deliver_at"))
+
+	last := fmt.Sprintf(`{"specversion":"1.0","id":"open","source":"/s","type":"t","path":"/a","deliverat":%q}`, in(2*time.Hour))
+	s.must(t, http.StatusAccepted, events, last, append(as(s.token), binary...)...)
+	page := s.must(t, http.StatusOK, list, "", as(ann.token)...)
+	require.Len(t, page.field(t, "scheduled"), 1, "what is hidden takes no place before it")
+	require.Empty(t, page.field(t, "next_cursor"))
 }

@@ -104,7 +104,7 @@ func TestOutbox_KeepsADeletedSubscription(t *testing.T) {
 	left, err := subs.Untold(ctx, "s")
 	require.NoError(t, err)
 	require.Equal(t, []string{"b"}, toldIDs(left.Untold))
-	require.Equal(t, "", left.Untold[0].Namespace)
+	require.Empty(t, left.Untold[0].Namespace)
 	require.NoError(t, subs.Told(ctx, again))
 
 	again = changed(again, sluice.TypeSubscriptionDeleted, "gone again")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 const minimal = `{"pattern":"/orders/**","endpoint":{"url":"` + url + `"}}`
@@ -342,4 +343,28 @@ func TestRequest_ErrorNamesTheField(t *testing.T) {
 		requireCode(t, sluice.InvalidRequest, err)
 		require.ErrorContains(t, err, want, body)
 	}
+}
+
+// A change that was interrupted before it moved the reservation is repeated by its client.
+func TestPatch_RepetitionMakesTheReservation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sub := b.create(t, minimal)
+	patch := func() {
+		_, err := b.Patch(t.Context(), sub.ID, []byte(`{"endpoint":{"url":"`+url+`2"}}`), 0, "root")
+		require.NoError(t, err)
+	}
+	patch()
+	kv, err := b.js.KeyValue(t.Context(), streams.Reservations)
+	require.NoError(t, err)
+	keys, err := kv.Keys(t.Context())
+	require.NoError(t, err)
+	for _, key := range keys {
+		require.NoError(t, kv.Delete(t.Context(), key))
+	}
+	patch()
+	same, created, err := b.Create(t.Context(), parse(t, strings.Replace(minimal, url, url+"2", 1)), "root")
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, sub.ID, same.ID)
 }

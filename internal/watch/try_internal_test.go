@@ -29,7 +29,7 @@ func trialOf(t *testing.T, types ...string) sluice.WatchTrial {
 	t.Helper()
 	log := stored{events: []sluice.Event{{Seq: 1, Path: "/b"}}}
 	for i, kind := range types {
-		log.events = append(log.events, sluice.Event{Seq: uint64(i + 2), Path: "/a", Type: kind}) //nolint:gosec // an index
+		log.events = append(log.events, sluice.Event{Seq: uint64(i + 2), Path: "/a", Type: kind})
 	}
 	w := sluice.Watch{ID: "test", Namespace: "default", Pattern: "/a", Trigger: sluice.TriggerLevel}
 	is, err := NewKeeper(KeeperDeps{Log: log}).Try(t.Context(), w, 1, func(ev *sluice.Event) bool { return ev.Type != "secret" })
