@@ -44,7 +44,7 @@ func (s *server) openStreamSubs() {
 	s.notices = notify.Streams{Endpoints: s.limits, Sender: s.sender, Keys: &s.keys}
 	s.streamSubs = streamsub.New(streamsub.Deps{
 		Records: records.NewStreamSubscriptions(s.Store, s.counts, s.counted[1]),
-		Logs:    s.log,
+		Logs:    records.StreamLogs{Log: s.log, Namespaces: s.Store.Namespaces()},
 		Streams: tails.Subscriptions{Engine: s.durable, Index: s.index},
 		Post:    s.notices,
 		Gate:    authz.StreamGate{Index: s.index},

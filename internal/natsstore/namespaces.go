@@ -125,6 +125,15 @@ func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, err
 	return ns, nil
 }
 
+// Exists reports whether there is a namespace, even if its log is missing.
+func (n Namespaces) Exists(ctx context.Context, name string) (bool, error) {
+	_, _, err := n.store.namespaces().Get(ctx, name)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // List returns all namespaces in the order of their names, with their effective settings and usage.
 func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
 	entries, err := n.store.namespaces().List(ctx, ">")

@@ -29,9 +29,9 @@ type Records interface {
 type Logs interface {
 	// FollowTails calls tell with the end of every path of a namespace, in log order, and then with
 	// each change. A call with an empty path says up to which sequence everything was reported.
-	// Code NotFound.
+	// Code NotFound if there is no such namespace; Unavailable if only its log is missing.
 	FollowTails(ctx context.Context, namespace string, tell func(path sluice.Path, seq uint64)) error
-	// LastSeq returns the end of the log. Code NotFound.
+	// LastSeq returns the end of the log. Codes as of FollowTails.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
 	// NextSeq returns the sequence of the first message that the log has from a sequence on, on a
 	// NATS subject, which may have wildcards; 0 if there is none.

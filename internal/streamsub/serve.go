@@ -71,14 +71,9 @@ func (s *Subscription) toSend(now time.Time) bool {
 	return w != nil && w.Send && !s.NotBefore.After(now) && (w.Until.IsZero() || now.Before(w.Until))
 }
 
-// mayLook reports whether there may be something to decide. It reads only memory.
+// mayLook reports whether there may be something to decide, or the namespace is gone. It reads only
+// memory.
 func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
-	if s.Wake != nil {
-		return !s.Wake.Until.IsZero() && !now.Before(s.Wake.Until), nil
-	}
-	if s.NotBefore.After(now) {
-		return false, nil
-	}
 	e.mu.Lock()
 	t := e.follow(s.Namespace)
 	e.mu.Unlock()
@@ -86,9 +81,14 @@ func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 		return false, sluice.Errorf(sluice.Unavailable, "the server is stopping")
 	}
 	t.mu.Lock()
-	known := t.known
+	known, missing := t.known, t.missing
 	t.mu.Unlock()
-	if !known {
+	switch {
+	case missing:
+		return true, nil // the look fails then, and the subscription is an orphan
+	case s.Wake != nil:
+		return !s.Wake.Until.IsZero() && !now.Before(s.Wake.Until), nil
+	case !known || s.NotBefore.After(now):
 		return false, nil // it is processed as soon as the tails are complete
 	}
 	v := e.known(t, s)

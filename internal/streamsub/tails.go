@@ -25,6 +25,7 @@ type tails struct {
 	mu      sync.Mutex
 	at      uint64 // complete up to here
 	known   bool   // it has caught up with the log once
+	missing bool   // there was no such namespace at the last attempt to follow it
 	ends    map[sluice.Path]*list.Element
 	order   *list.List // of tail, in log order
 	changed chan struct{}
@@ -76,7 +77,7 @@ func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news fu
 		if ctx.Err() != nil {
 			return
 		}
-		t.forget() // everything is reported again, possibly from another log
+		t.forget(err) // everything is reported again, possibly from another log
 		log.LogAttrs(ctx, slog.LevelWarn, "follow the tails of streams", slog.String("namespace", namespace), slog.Any("error", err))
 		pause.Wait(ctx)
 	}
@@ -89,7 +90,7 @@ func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	defer t.mu.Unlock()
 	if path == "" {
 		first := !t.known
-		t.known, t.at = true, max(t.at, seq)
+		t.known, t.missing, t.at = true, false, max(t.at, seq)
 		close(t.changed)
 		t.changed = make(chan struct{})
 		return first
@@ -107,11 +108,12 @@ func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	return t.known
 }
 
-// forget resets the tails of a log that cannot be followed at the moment: a new log may have
-// replaced it.
-func (t *tails) forget() {
+// forget resets the tails of a log that cannot be followed at the moment because of an error: a new
+// log may have replaced it.
+func (t *tails) forget(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.missing = sluice.CodeOf(cause) == sluice.NotFound
 	t.at, t.known, t.ends, t.order = 0, false, map[sluice.Path]*list.Element{}, list.New()
 }
 

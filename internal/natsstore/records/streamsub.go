@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/eventlog"
 	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -77,4 +78,40 @@ func (r StreamSubscriptions) Watch(ctx context.Context, change func(key string, 
 		},
 		caughtUp: r.caughtUp,
 	}.handle)
+}
+
+// StreamLogs reads the ends of logs for stream subscriptions.
+type StreamLogs struct {
+	*eventlog.Log
+
+	Namespaces natsstore.Namespaces
+}
+
+var _ streamsub.Logs = StreamLogs{}
+
+// FollowTails is Log.FollowTails. Code NotFound only if there is no such namespace.
+func (l StreamLogs) FollowTails(ctx context.Context, namespace string, tell func(sluice.Path, uint64)) error {
+	return l.damaged(ctx, namespace, l.Log.FollowTails(ctx, namespace, tell))
+}
+
+// LastSeq returns the end of a log. Code NotFound only if there is no such namespace.
+func (l StreamLogs) LastSeq(ctx context.Context, namespace string) (uint64, error) {
+	last, err := l.Log.LastSeq(ctx, namespace)
+	return last, l.damaged(ctx, namespace, err)
+}
+
+// damaged replaces the code NotFound by Unavailable if the namespace exists and only its log was
+// deleted: its subscriptions wait until that is repaired.
+func (l StreamLogs) damaged(ctx context.Context, namespace string, err error) error {
+	if sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	exists, failed := l.Namespaces.Exists(ctx, namespace)
+	switch {
+	case failed != nil:
+		return failed
+	case exists:
+		return sluice.Errorf(sluice.Unavailable, "the log of the namespace %s is missing in NATS", namespace)
+	}
+	return err
 }
