@@ -133,16 +133,14 @@ func (i *importing) known(ctx context.Context) (Place, bundle.Known, error) {
 	if err != nil {
 		return Place{}, known, err
 	}
-	gaps, err := i.deps.Copies.Gaps(ctx, i.mirror.ID)
+	skipped, err := i.deps.Copies.Skipped(ctx, i.mirror.ID)
 	if err != nil {
 		return Place{}, known, fmt.Errorf("read gaps: %w", err)
 	}
 	known.Source, known.Depth = i.notebook(&i.mirror.Mirror), i.mirror.Depth
 	known.Incarnation, known.Watermark, known.Imports, known.HeardAt = at.Incarnation, at.Watermark, at.Imports, at.HeardAt
-	for _, gap := range gaps {
-		if gap.Cause == sluice.GapBundle {
-			known.Gaps = append(known.Gaps, bundle.Gap{From: gap.From, To: gap.To, Cause: bundle.CauseSkipped})
-		}
+	for _, gap := range skipped {
+		known.Gaps = append(known.Gaps, bundle.Gap{From: gap.From, To: gap.To, Cause: bundle.CauseSkipped})
 	}
 	return at, known, nil
 }

@@ -89,6 +89,8 @@ type Copies interface {
 	Incarnation(ctx context.Context) (string, error)
 	// Gaps returns the last gaps of a mirror, ascending.
 	Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error)
+	// Skipped returns all gaps with the cause GapBundle of a mirror, ascending.
+	Skipped(ctx context.Context, id string) ([]sluice.MirrorGap, error)
 	// Page returns entries after a cursor, in the order of their last change.
 	Page(ctx context.Context, id string, after uint64, limit int) (Page, error)
 	// Topics returns the paths that begin with a prefix of a mirror's entries without tombstones,

@@ -256,17 +256,35 @@ func (s *Store) messages(id string, c mirror.Commit) ([]*nats.Msg, error) {
 // never nil. It reads all gaps of the mirror.
 func (s *Store) Gaps(ctx context.Context, id string) ([]sluice.MirrorGap, error) {
 	gaps := []sluice.MirrorGap{}
-	err := s.scan(ctx, s.core.Names().MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
+	err := s.gaps(ctx, id, func(gap sluice.MirrorGap) {
+		if gaps = append(gaps, gap); len(gaps) > gapsShown {
+			gaps = gaps[1:]
+		}
+	})
+	return gaps, err
+}
+
+// Skipped returns all gaps of a mirror that were accepted with a bundle, in ascending order. It
+// reads all gaps of the mirror.
+func (s *Store) Skipped(ctx context.Context, id string) (skipped []sluice.MirrorGap, err error) {
+	err = s.gaps(ctx, id, func(gap sluice.MirrorGap) {
+		if gap.Cause == sluice.GapBundle {
+			skipped = append(skipped, gap)
+		}
+	})
+	return skipped, err
+}
+
+// gaps calls each for all gaps of a mirror, in ascending order.
+func (s *Store) gaps(ctx context.Context, id string, each func(sluice.MirrorGap)) error {
+	return s.scan(ctx, s.core.Names().MirrorGapsSubject(id), 1, func(msg *nats.Msg, _ uint64, _ bool) (bool, error) {
 		var gap sluice.MirrorGap
 		if err := json.Unmarshal(msg.Data, &gap); err != nil {
 			return false, fmt.Errorf("gap: %w", err)
 		}
-		if gaps = append(gaps, gap); len(gaps) > gapsShown {
-			gaps = gaps[1:]
-		}
+		each(gap)
 		return true, nil
 	})
-	return gaps, err
 }
 
 // Page returns at most limit entries of a mirror after a cursor, in the order of their last change.

@@ -33,6 +33,25 @@ func entry(seq uint64, id, data string) mirror.Entry {
 	})}
 }
 
+// The gaps that were accepted with bundles are all known, however many others came later; a status has the last ones.
+func TestStore_KnowsEveryAcceptedGap(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	gaps := []sluice.MirrorGap{{From: 1, To: 50, Cause: sluice.GapBundle, At: noon}, {From: 51, To: 51, Cause: sluice.GapLabel, At: noon}}
+	gaps = append(gaps, sluice.MirrorGap{From: 53, To: 60, Cause: sluice.GapBundle, At: noon})
+	for i := range uint64(200) {
+		gaps = append(gaps, sluice.MirrorGap{From: 61 + i, To: 61 + i, Cause: sluice.GapLabel, At: noon})
+	}
+	_, err := s.Commit(t.Context(), "m", mirror.Commit{Gaps: gaps})
+	require.NoError(t, err)
+	skipped, err := s.Skipped(t.Context(), "m")
+	require.NoError(t, err)
+	require.Equal(t, []sluice.MirrorGap{gaps[0], gaps[2]}, skipped)
+	last, err := s.Gaps(t.Context(), "m")
+	require.NoError(t, err)
+	require.Equal(t, gaps[len(gaps)-100:], last)
+}
+
 // S3-27, S3-48, S3-49: entries, gaps and the place are stored in one step, once, and an entry replaces the one with its key.
 func TestStore_KeepsAStepWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
