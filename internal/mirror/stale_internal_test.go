@@ -21,6 +21,11 @@ type onePlace struct {
 	at Place
 }
 
+func (p *onePlace) Purge(context.Context, string, uint64) error {
+	p.at = Place{}
+	return nil
+}
+
 func (p *onePlace) Hold(context.Context, string, []string) (Held, error) {
 	return Held{Place: p.at}, nil
 }
@@ -57,9 +62,13 @@ func TestStale_IsReportedOncePerTurn(t *testing.T) {
 		serve := func(until time.Duration) {
 			ctx, cancel := context.WithTimeout(t.Context(), until)
 			defer cancel()
-			e := New(Deps{Owns: owner{}, Copies: store, Teller: events}, Options{Jitter: func() float64 { return 0.5 }})
+			e := New(Deps{Owns: owner{}, Copies: store, Definitions: oneRecord{is: *m}, Teller: events}, Options{Jitter: func() float64 { return 0.5 }})
 			e.change("m", m)
 			e.serve(ctx)
+			if len(events.after) > 0 { // a bundle is refused
+				_, err := e.opened(t.Context(), &m.Mirror)
+				require.NoError(t, err)
+			}
 		}
 		serve(90 * time.Minute)
 		require.Empty(t, events.after)
@@ -85,6 +94,7 @@ func TestStale_IsReportedOfFailedSyncs(t *testing.T) {
 	now := time.Now()
 	store, events, m := &onePlace{}, &dated{began: now}, active("m", "a")
 	m.PollInterval = sluice.Duration(time.Hour)
+	store.at.Revision = 1
 	e := New(Deps{Owns: owner{}, Copies: store, Teller: events}, Options{Now: func() time.Time { return now }})
 	failed := outcome{err: errors.New("no route to the source")}
 	for _, c := range []struct {

@@ -64,6 +64,11 @@ func (p *Place) staleAt(m *sluice.Mirror) time.Time {
 	return p.heardOf(m).Add(patience)
 }
 
+// newlyStale reports whether a mirror is stale, and that was not published yet.
+func (p *Place) newlyStale(m *sluice.Mirror, now time.Time) bool {
+	return !now.Before(p.staleAt(m)) && !p.StaleTold.Equal(p.heardOf(m))
+}
+
 // tellStale publishes that a mirror is stale, if it is, and returns the place of the mirror. It
 // publishes once for each period of silence.
 func (e *Engine) tellStale(ctx context.Context, m *sluice.Mirror) (Place, error) {
@@ -71,26 +76,35 @@ func (e *Engine) tellStale(ctx context.Context, m *sluice.Mirror) (Place, error)
 	if err != nil {
 		return Place{}, fmt.Errorf("read place: %w", err)
 	}
-	at := held.Place
-	heard, now := at.heardOf(m), e.opts.Now().UTC()
-	if now.Before(at.staleAt(m)) || at.StaleTold.Equal(heard) {
+	at, now := held.Place, e.opts.Now().UTC()
+	if !at.newlyStale(m, now) {
 		return at, nil
 	}
-	err = e.deps.Teller.Tell(ctx, m.Namespace, model.SystemEvent{
-		Path: sluice.SubscriptionPath(m.ID), Kind: sluice.TypeMirrorStale,
-		ID:   "mirror-stale-" + m.ID + "-" + strconv.FormatInt(heard.UnixNano(), 10),
-		Data: map[string]any{"subscription": m.ID, "source": m.Source, "heard_at": heard.UTC(), "poll_interval": m.PollInterval, "watermark": at.Watermark, "at": now},
-	})
-	if err != nil {
-		return at, fmt.Errorf("publish %s: %w", sluice.TypeMirrorStale, err)
+	told, err := e.opened(ctx, m) // the next import finds it and keeps it
+	if err == nil && told.newlyStale(m, now) {
+		told, err = e.noteStale(ctx, m, told)
 	}
-	told := at
-	told.StaleTold = heard
-	told.Revision, err = e.deps.Copies.Commit(ctx, m.ID, Commit{Place: told})
 	if sluice.CodeOf(err) == sluice.Conflict { // it has heard of its source since
 		return at, nil
 	}
 	return told, err
+}
+
+// noteStale publishes that a mirror is stale, and stores that with its place. Code Conflict if the
+// mirror is at another place.
+func (e *Engine) noteStale(ctx context.Context, m *sluice.Mirror, at Place) (Place, error) {
+	heard := at.heardOf(m)
+	err := e.deps.Teller.Tell(ctx, m.Namespace, model.SystemEvent{
+		Path: sluice.SubscriptionPath(m.ID), Kind: sluice.TypeMirrorStale,
+		ID:   "mirror-stale-" + m.ID + "-" + strconv.FormatInt(heard.UnixNano(), 10),
+		Data: map[string]any{"subscription": m.ID, "source": m.Source, "heard_at": heard.UTC(), "poll_interval": m.PollInterval, "watermark": at.Watermark, "at": e.opts.Now().UTC()},
+	})
+	if err != nil {
+		return at, fmt.Errorf("publish %s: %w", sluice.TypeMirrorStale, err)
+	}
+	at.StaleTold = heard
+	at.Revision, err = e.deps.Copies.Commit(ctx, m.ID, Commit{Place: at})
+	return at, err
 }
 
 // untilStale returns the time until a mirror that gets bundles may become stale. If it already is,
