@@ -383,7 +383,8 @@ func (s *space) enterLoose(r Record) {
 }
 
 // outlives reports whether a record stays without its entry, because its job failed when its mirror
-// was deleted.
+// was deleted. It ends with the stored record, whose end Follow does not report.
 func (s *space) outlives(r *Record) bool {
-	return r.State == sluice.JobFailed && r.Entry.Source == sluice.SourceMirrored && s.mirrors[r.Entry.Subscription] == nil
+	return r.State == sluice.JobFailed && r.Entry.Source == sluice.SourceMirrored && s.mirrors[r.Entry.Subscription] == nil &&
+		s.opts.Now().Sub(r.At) < cancelLife
 }

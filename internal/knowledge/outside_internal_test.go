@@ -164,7 +164,7 @@ func TestSpace_FailedJobOfAForgottenRecordEnds(t *testing.T) {
 	s := filled(t, 0, 2, 0, sluice.SourceLocal)
 	delete(s.mirrors, "m")
 	ref := sluice.EntryRef{Source: sluice.SourceMirrored, Subscription: "m", ID: "failed"}
-	s.learn(Record{ID: embeddingID(ref), Revision: 1, Type: sluice.JobEmbedMirrored, Entry: ref, State: sluice.JobFailed})
+	s.learn(Record{ID: embeddingID(ref), Revision: 1, Type: sluice.JobEmbedMirrored, Entry: ref, State: sluice.JobFailed, At: s.opts.Now()})
 	s.mirrors["m"] = &sluice.Mirror{}
 	require.Len(t, s.tasks, 1)
 	ref.ID = "no room"

@@ -3,8 +3,11 @@ package knowledge
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +43,10 @@ func (s *shelf) EventAt(_ context.Context, _ string, seq uint64) (sluice.Event, 
 func (s *shelf) Purge(_ context.Context, _, id string) error {
 	s.purged = append(s.purged, id)
 	return nil
+}
+
+func (*shelf) Put(_ context.Context, _ string, r Record, _ time.Duration) (uint64, error) {
+	return r.Revision + 1, nil
 }
 
 func (*shelf) Owns(string) bool { return true }
@@ -102,4 +109,40 @@ func TestSweep_AsksAboutAFew(t *testing.T) {
 		require.Equal(t, asked, store.asked)
 	}
 	require.Empty(t, store.purged)
+}
+
+// Jobs that failed with their mirror, or before it was deleted, are listed for a week, and then take no memory any more.
+func TestSweep_JobsOfADeletedMirrorEndAfterAWeek(t *testing.T) {
+	t.Parallel()
+	s, store, now := filled(t, 2, 4, 0, sluice.SourceMirrored), &shelf{}, time.Now()
+	s.deps.Records, s.deps.Owns, s.opts.Now = store, store, func() time.Time { return now }
+	s.mirrors["other"] = s.mirrors["m"]
+	before, _ := s.account.bytes()
+	var failed []string
+	for i := range 3 {
+		ref := sluice.EntryRef{Source: sluice.SourceMirrored, Subscription: "other", ID: strconv.Itoa(i)}
+		s.set(ref, event(ref.ID, 1), uint64(i+1), 1)
+		failed = append(failed, embeddingID(ref))
+	}
+	s.learn(Record{ID: failed[0], Revision: 1, Type: sluice.JobEmbedMirrored, Entry: s.tasks[failed[0]].entry, State: sluice.JobFailed, At: now,
+		Model: s.config.Model, Fingerprint: Fingerprint(event("0", 1))})
+	require.True(t, s.leave("other"))
+	s.forgetMirror(t.Context(), "other")
+	sweeps := func() []string {
+		for range ownersSweeps {
+			require.NoError(t, s.sweep(t.Context()))
+		}
+		return slices.Sorted(maps.Keys(s.tasks))
+	}
+	now = now.Add(cancelLife - time.Second)
+	require.Equal(t, failed, sweeps())
+	require.Empty(t, store.purged)
+
+	now = now.Add(24 * time.Hour)
+	require.Empty(t, sweeps())
+	require.ElementsMatch(t, failed, store.purged, "no other one")
+	after, _ := s.account.bytes()
+	require.Equal(t, before, after)
+	require.Len(t, s.items, 2)
+	require.Len(t, s.records, 2)
 }
