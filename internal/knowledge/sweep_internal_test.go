@@ -124,8 +124,10 @@ func TestSweep_JobsOfADeletedMirrorEndAfterAWeek(t *testing.T) {
 		s.set(ref, event(ref.ID, 1), uint64(i+1), 1)
 		failed = append(failed, embeddingID(ref))
 	}
-	s.learn(Record{ID: failed[0], Revision: 1, Type: sluice.JobEmbedMirrored, Entry: s.tasks[failed[0]].entry, State: sluice.JobFailed, At: now,
-		Model: s.config.Model, Fingerprint: Fingerprint(event("0", 1))})
+	s.learn(Record{
+		ID: failed[0], Revision: 1, Type: sluice.JobEmbedMirrored, Entry: s.tasks[failed[0]].entry, State: sluice.JobFailed, At: now,
+		Model: s.config.Model, Fingerprint: Fingerprint(event("0", 1)),
+	})
 	require.True(t, s.leave("other"))
 	s.forgetMirror(t.Context(), "other")
 	sweeps := func() []string {
