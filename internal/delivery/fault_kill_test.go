@@ -227,7 +227,7 @@ type cut struct {
 func (k *killer) try(at point) (c cut) {
 	w := k.scenario()
 	v := k.start(w, at)
-	within(10*time.Second, func() bool { return isClosed(v.killed) || k.settled(w) })
+	within(patience, func() bool { return isClosed(v.killed) || k.settled(w) })
 	c.reached = isClosed(v.killed)
 	if !c.reached {
 		v.cancel() // its last writes are points as well

@@ -224,8 +224,12 @@ func (u *user) text(t *testing.T) string {
 	t.Helper()
 	var text []byte
 	for from := (durable.Place{}); ; {
-		page, err := u.engine.Read(t.Context(), u.key(), from, everything)
-		require.NoError(t, err)
+		var page durable.Page
+		read := retried(t, func() (err error) {
+			page, err = u.engine.Read(t.Context(), u.key(), from, everything)
+			return err
+		})
+		require.True(t, read)
 		for _, m := range page.Messages {
 			text = append(text, m...)
 		}
