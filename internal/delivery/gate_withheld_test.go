@@ -66,7 +66,7 @@ func TestGate_WithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 }
 
 // A withheld event does not reveal whether the filter can decide on it.
-func TestGate_WithheldUndecidableEventIsNoDeadLetter(t *testing.T) { // S0-63
+func TestGate_WithheldDoubtIsNotBuried(t *testing.T) { // S0-63
 	t.Parallel()
 	g := newGated(t, sluice.Policy{Window: 4, Retry: steps(100*time.Millisecond, 5)},
 		func(r hooktest.Request) hooktest.Answer {
@@ -130,7 +130,7 @@ func (closing) Check(_ context.Context, ev *sluice.Event) error {
 }
 
 // Nor is it a dead letter if its type is unknown, or if it closes a loop.
-func TestGate_WithheldRefusedEventIsNoDeadLetter(t *testing.T) { // S0-63
+func TestGate_WithheldRefusalIsNotBuried(t *testing.T) { // S0-63
 	t.Parallel()
 	for name, ports := range map[string]func(*delivery.Deps){
 		"catalogue": func(d *delivery.Deps) { d.Catalogue = strict{} },

@@ -251,7 +251,7 @@ func TestMirror_IsTheAdminsOfItsNamespace(t *testing.T) {
 	require.Empty(t, s.mirrorsOf(t, "high"))
 }
 
-// S3-128: the rights of the one who resumed a mirror count, and no longer those of its creator.
+// S3-128: the rights of the principal that resumed a mirror count, and no longer those of its creator.
 func TestMirror_IsItsApproversAfterResume(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

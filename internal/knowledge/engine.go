@@ -225,7 +225,8 @@ func (e *Engine) change(ctx context.Context, c sluice.Enrichment, by string) (St
 
 // Delete ends the enrichment of a namespace, and removes all its embeddings and comparisons. Code
 // NotFound. It deletes the definition first, so that replicas give out no more jobs while the
-// records are purged. A repetition removes what an interrupted one has left, and then returns NotFound.
+// records are purged. A repeated call removes the records that an interrupted one left, and then
+// returns NotFound.
 func (e *Engine) Delete(ctx context.Context, namespace, by string) error {
 	was, _, err := e.deps.Definitions.Get(ctx, namespace)
 	if sluice.CodeOf(err) == sluice.NotFound {

@@ -53,7 +53,7 @@ func (p part) DeleteAll(context.Context, string, string) error {
 }
 
 // What is created while its namespace is deleted does not outlive it.
-func TestDeleteNamespace_NothingCreatedMeanwhileStays(t *testing.T) {
+func TestDeleteNamespace_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	l := &log{parts: map[string]bool{"subscription": true, "enrichment": true}}
 	s := namespace.Service{

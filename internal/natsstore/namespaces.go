@@ -72,7 +72,7 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 	}
 	err = n.store.ensure(ctx, n.store.eventsConfig(ns), n.store.takeLimits)
 	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
-		record.Untold = ofRevision(record.Untold, revision) // they are of the change before
+		record.Untold = ofRevision(record.Untold, revision) // of the change before, not of the reverted record
 		err = errors.Join(err, n.revert(ctx, record, ns.Name, now))
 	}
 	if err != nil {

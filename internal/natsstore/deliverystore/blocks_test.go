@@ -319,7 +319,7 @@ func TestAttempts_PagesCrossBlocks(t *testing.T) {
 }
 
 // An attempt is stored when it ends, so a long one comes behind those that began later.
-func TestAttempts_SinceHasThoseStoredBeforeALongOne(t *testing.T) {
+func TestAttempts_SinceReachesBehindALongOne(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	js := natstest.JetStream(t, server)

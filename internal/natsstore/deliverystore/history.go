@@ -58,9 +58,9 @@ func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q model.H
 	return b.read(ctx)
 }
 
-// precedes reports whether a record of a time and all that were stored before it are of before
-// since. Attempts are stored when they end, and dead letters when the store has room, so not in the
-// order of their times.
+// precedes reports whether a record with a time is so old that those stored before it are older
+// than since, too. Records are not in the order of their times: an attempt is stored when it ends,
+// and a dead letter when the store has room.
 func precedes(at, since time.Time) bool { return at.Before(since.Add(-recoverAll)) }
 
 // LastAttemptAt returns the time at which the last attempt of the subscription was recorded; zero

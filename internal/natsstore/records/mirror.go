@@ -207,7 +207,7 @@ func (s MirrorSources) reduce(ev *sluice.Event, depth sluice.Depth) {
 	}
 }
 
-// approverOf returns who created or last resumed a mirror, and the grant of that call.
+// approverOf returns the caller that created a mirror or resumed it last.
 func approverOf(m *sluice.Mirror) sluice.Caller {
 	return sluice.Caller{Principal: sluice.Principal(m.ApprovedBy), Grant: m.Grant}
 }
