@@ -316,21 +316,24 @@ func (c *child) approves(t *testing.T, name string) {
 func TestModuleStop_WaitsThenKills(t *testing.T) { // S4-29
 	t.Parallel()
 	dirs := t.TempDir()
-	moduleOf(t, dirs, "stop", `case "$SLUICE_EVENT_ID" in quick) : > "$HOME/begun"; while [ ! -e "$HOME/go" ]; do sleep 0.01; done; echo well;; *) setsid sleep 1000 & sleep 1000 & wait;; esac`, "events/subscribe.json",
-		`{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"timeout":"10s","retry":{"preset":"custom","steps":["1h"],"max_attempts":1}}]}`)
+	moduleOf(t, dirs, "stop", `case "$SLUICE_EVENT_ID" in quick) : > "$HOME/quick"; while [ ! -e "$HOME/go" ]; do sleep 0.01; done; echo well;; *) setsid sleep 1000 & sleep 1000 & : > "$HOME/hangs"; wait;; esac`, "events/subscribe.json",
+		`{"events":[{"eventType":"t","handler":"handlers/run","filter":{"projectScoped":true},"timeout":"20s","retry":{"preset":"custom","steps":["1h"],"max_attempts":1}}]}`)
 	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0", env: []string{serveModulesEnv + "=" + dirs}}
 	c.start(t)
 	t.Cleanup(func() { _ = c.proc.Process.Kill() })
 	c.approves(t, "stop")
 	s := &running{api: client.New("http://"+c.http, c.token(t)), at: datadir.Addresses{HTTP: "http://" + c.http}, token: c.token(t)}
 	s.publishes(t, "default", "/a quick", "/b hangs")
-	var begun []string
+	begun := func(event string) (files []string) {
+		files, err := filepath.Glob(filepath.Join(c.dir, "modules/.run-*", event))
+		require.NoError(t, err)
+		return files
+	}
 	eventually(t, func() bool {
-		begun, _ = filepath.Glob(filepath.Join(c.dir, "modules/.run-*/begun"))
-		return len(begun) == 1 && len(marked(t, c.dir)) >= 5
+		return len(begun("quick")) == 1 && len(begun("hangs")) == 1 && len(marked(t, c.dir)) >= 4
 	}, "both run, with their children")
 	require.NoError(t, c.proc.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(begun[0]), "go"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(begun("quick")[0]), "go"), nil, 0o600))
 	require.NoError(t, c.proc.Wait())
 	require.Empty(t, marked(t, c.dir))
 	c.start(t)
