@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -71,75 +70,83 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// skipToLatest moves a parked lane to its latest event; the events before that are not sent. If one
-// of the events has to be decided as a head, the lane stays where it is, and its events are sent
-// one after the other.
+// skipToLatest moves a parked lane to its latest event that was settled or can be sent, or to its
+// last one if there is none; the events before that are not sent. If one of the events has to be
+// decided as a head, the lane stays where it is, and its events are sent one after the other.
 func (j job) skipToLatest(ctx context.Context, p *park) error {
 	if j.r.scope.debounce(j.sub).Quiet == 0 || p.FromSeq >= p.upTo {
 		return nil
 	}
-	latest, err := j.latestIn(ctx, p, p.upTo, 1)
-	if err == nil && latest == nil { // after a restart, upTo need not be an event of the lane
-		latest, err = j.latestIn(ctx, p, p.FromSeq, readBack)
+	rest, err := j.restOf(ctx, p, p.upTo, 1)
+	if err == nil && rest.latest == nil && !rest.alone { // withheld, or, after a restart, no event of the lane
+		rest, err = j.restOf(ctx, p, p.FromSeq, readBack)
 	}
-	if err != nil || latest == nil || latest.Seq == p.FromSeq {
+	to := rest.latest
+	if to == nil && p.EventID == "" && !rest.expired {
+		to = rest.last
+	}
+	if err != nil || rest.alone || to == nil || to.Seq == p.FromSeq {
 		return err
 	}
 	j.drop(p)
-	if j.r.past.progressOf(&latest.Event).Settled { // it was settled before a crash
-		p.moveTo(latest.Seq + 1)
+	if j.r.past.progressOf(&to.Event).Settled { // it was settled before a crash
+		p.moveTo(to.Seq + 1)
 		return nil
 	}
-	if p.skippedFrom == 0 {
+	if rest.latest != nil && p.skippedFrom == 0 {
 		p.skippedFrom = p.FromSeq
 	}
-	p.moveTo(latest.Seq)
-	p.ahead = []model.ReadEvent{*latest}
+	p.moveTo(to.Seq)
+	p.ahead = []model.ReadEvent{*to}
 	return nil
 }
 
-// latestIn returns the last event of a parked lane, from a sequence on, that was settled or can be
-// sent. It returns nil if there is none, or if an event has to be decided as a head.
-func (j job) latestIn(ctx context.Context, p *park, from uint64, limit int) (latest *model.ReadEvent, err error) {
-	for from <= p.upTo {
+// remainder is the part of a parked lane that has not been sent, from a sequence on.
+type remainder struct {
+	latest  *model.ReadEvent // the last event that was settled or can be sent; nil: none
+	last    *model.ReadEvent // the last event; nil: none
+	alone   bool             // an event has to be decided as a head; those behind it were not looked at
+	expired bool             // events may have left the log unsent
+}
+
+// restOf reads the remainder of a parked lane from a sequence on.
+func (j job) restOf(ctx context.Context, p *park, from uint64, limit int) (all remainder, err error) {
+	for from <= p.upTo && !all.alone {
 		var found []model.ReadEvent
+		var first uint64
 		err := j.persist(ctx, func() (err error) {
-			found, _, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, from, limit)
+			found, first, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, from, limit)
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return remainder{}, err
 		}
-		last, alone := j.lastOf(ctx, found, p.upTo)
-		if alone {
-			return nil, nil //nolint:nilnil // nil: an event has to be decided as a head
-		}
-		latest = cmp.Or(last, latest)
+		all.expired = all.expired || first > from
+		j.extend(ctx, &all, found, p.upTo)
 		if len(found) < limit {
 			break
 		}
 		from = found[len(found)-1].Seq + 1
 	}
-	return latest, nil
+	return all, nil
 }
 
-// lastOf returns the last of the events, up to a sequence, that was settled or can be sent. alone
-// means that one of them has to be decided as a head.
-func (j job) lastOf(ctx context.Context, events []model.ReadEvent, upTo uint64) (last *model.ReadEvent, alone bool) {
+// extend adds the next events, up to a sequence, to the remainder of a lane.
+func (j job) extend(ctx context.Context, all *remainder, events []model.ReadEvent, upTo uint64) {
 	for i := range events {
 		ev := &events[i]
 		if ev.Seq > upTo {
-			break
+			return
 		}
-		stands, alone := j.stands(ctx, ev)
-		if alone {
-			return nil, true
+		var stands bool
+		if stands, all.alone = j.stands(ctx, ev); all.alone {
+			return
 		}
+		all.last = ev
 		if stands {
-			last = ev
+			all.latest = ev
 		}
 	}
-	return last, false
 }
 
 // stands reports whether an event may take the place of those before it: it was settled or can be
@@ -150,9 +157,12 @@ func (j job) stands(ctx context.Context, ev *model.ReadEvent) (stands, alone boo
 		return true, false
 	}
 	wanted, alone := j.joins(ctx, ev)
-	if !wanted || alone {
-		return false, alone
+	if !wanted && !alone {
+		return false, false
 	}
 	d := j.r.egress.decide(j.sub, &ev.Event)
-	return d == model.Pass, d != model.Pass && d != model.Withhold
+	if d == model.Withhold {
+		return false, false
+	}
+	return wanted, alone || d != model.Pass
 }

@@ -2,17 +2,22 @@ package delivery_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // A withheld event leaves no trace; those beside it, in live deliveries, parked lanes and
@@ -177,4 +182,88 @@ func TestGate_WithheldEventSupersedesNone(t *testing.T) { // S0-63
 		sent[a.EventID] = a.SupersedesFrom
 	}
 	require.Equal(t, map[string]uint64{"e1": 0, "e4": 3}, sent)
+}
+
+// laneReads counts the reads of lanes.
+type laneReads struct {
+	delivery.Events
+
+	reads atomic.Int64
+}
+
+func (c *laneReads) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]model.ReadEvent, uint64, error) {
+	c.reads.Add(1)
+	return c.Events.ReadLane(ctx, sub, path, from, limit)
+}
+
+// A lane with nothing but withheld events passes them together: each turn reads the whole lane.
+func TestGate_WithheldEventsArePassedTogether(t *testing.T) { // S0-59
+	t.Parallel()
+	for name, change := range map[string]func(*delivery.Deps){
+		"allowed": func(*delivery.Deps) {},
+		"refused": func(d *delivery.Deps) { d.Catalogue = strict{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGated(t, quiet(time.Second), nil)
+			g.gate.script(withholding)
+			var lanes laneReads
+			g.ports = func(d *delivery.Deps) {
+				change(d)
+				lanes.Events = d.Events
+				d.Events = &lanes
+			}
+			g.publish("/a/1", "e1")
+			for i := range 500 {
+				g.publish("/a/1", forbidden+strconv.Itoa(i))
+			}
+			g.start()
+			g.eventually("the first arrives, and nothing waits", func() bool {
+				st, err := g.deliveries.Status(t.Context(), g.sub)
+				return err == nil && st.Backlog == 0 && st.InFlight == 0 && st.Parked == 0 && len(g.attempts()) == 1
+			})
+			require.Less(t, lanes.reads.Load(), int64(100))
+			require.Zero(t, g.attempts()[0].SupersedesFrom)
+		})
+	}
+}
+
+// Those that left the log before them are dead letters all the same.
+func TestGate_WithheldEventsHideNoLoss(t *testing.T) { // S4-25, S0-59
+	t.Parallel()
+	for name, lose := range map[string]func(jetstream.Stream, *model.ParkedEntry) error{
+		"erased": func(log jetstream.Stream, _ *model.ParkedEntry) error { return log.DeleteMsg(t.Context(), 2) },
+		"by retention": func(log jetstream.Stream, lane *model.ParkedEntry) error {
+			lane.EventID = "" // as if another had been sent before
+			return log.Purge(t.Context(), jetstream.WithPurgeSequence(3))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGated(t, quiet(time.Hour), nil)
+			g.gate.script(withholding)
+			stop := g.start()
+			g.publish("/b", "e1")
+			g.publish("/a/1", "e2", forbidden+"3")
+			g.parked(1)
+			stop()
+			log, err := natstest.JetStream(t, g.server).Stream(t.Context(), streams.Names{}.EventsStream("n"))
+			require.NoError(t, err)
+			lanes, err := g.deliveries.Parked(t.Context(), g.sub)
+			require.NoError(t, err)
+			require.NoError(t, lose(log, &lanes[0]))
+			lanes[0].NextAt = time.Now()
+			_, err = g.deliveries.Park(t.Context(), g.sub, lanes[0].Parked, lanes[0].Revision)
+			require.NoError(t, err)
+			g.sub.Policy.Debounce.Quiet = sluice.Duration(100 * time.Millisecond)
+			_, err = g.store.Subscriptions().Put(t.Context(), g.sub.ID, g.sub, g.sub.Revision)
+			require.NoError(t, err)
+			g.start()
+			g.parked(0)
+			letters, err := g.deliveries.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			require.Equal(t, []any{uint64(2), uint64(2), sluice.Expired}, []any{letters[0].Seq, letters[0].LastSeq, letters[0].Reason})
+		})
+	}
 }
