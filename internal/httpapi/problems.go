@@ -111,12 +111,12 @@ func (s *Server) getProblem(c echo.Context) error {
 // /v1/problems/{problem} for callers that manage the subscription. Codes NotFound; Conflict if it
 // is resolved and the change would acknowledge or reopen it.
 func (s *Server) patchProblem(c echo.Context) error {
-	f, err := s.managedProblem(c)
-	if err != nil {
+	var change sluice.ProblemChange
+	if err := httpkit.Bind(c, &change); err != nil { // first: the caller may lose the right while the body arrives
 		return err
 	}
-	var change sluice.ProblemChange
-	if err := httpkit.Bind(c, &change); err != nil {
+	f, err := s.managedProblem(c)
+	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
