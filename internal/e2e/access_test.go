@@ -249,14 +249,14 @@ type half struct {
 	from *bufio.Reader
 }
 
-// half begins a request with a token, and returns when the server reads its body.
-func (s *running) half(t *testing.T, token, line, body string) half {
+// half begins a request with a token and a body, JSON or of another kind, and returns when the server reads its body.
+func (s *running) half(t *testing.T, token, line, body string, kind ...string) half {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.at.HTTP, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(2*patience)))
-	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", line, token, len(body))
+	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", line, token, append(kind, "application/json")[0], len(body))
 	require.NoError(t, err)
 	h := half{conn, bufio.NewReader(conn)}
 	require.Equal(t, http.StatusContinue, h.status(t))
@@ -286,7 +286,7 @@ func TestRevoke_EndsRequestsWithAnOpenBody(t *testing.T) {
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
 	ann := s.grant(t, "user:ann", "scope:default", "admin publish subscribe read")
-	const tier, event, overlap = `{"tier":"admin"}`, `{"path":"/a","type":"t"}`, `{"overlap":"0s"}`
+	const tier, event, overlap, worker, pull = `{"tier":"admin"}`, `{"path":"/a","type":"t"}`, `{"overlap":"0s"}`, `{"worker":"w"}`, durableAt + "/__ds/subscriptions/pull"
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/taken", wish(hook.URL), as(ann.token)...)
 	list := s.half(t, ann.token, "PUT /v1/namespaces/default/acl/user:eve", tier)
 	publish := s.half(t, ann.token, "POST /v1/namespaces/default/events", event)
@@ -299,6 +299,11 @@ func TestRevoke_EndsRequestsWithAnOpenBody(t *testing.T) {
 	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/again", "", as(bob.token)...)
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", wish(hook.URL))
 	require.Equal(t, http.StatusNotFound, rotate.ends(t, overlap), "the id is another principal's by now")
+
+	s.must(t, http.StatusCreated, "PUT "+pull, `{"type":"pull-wake","pattern":"a/**","wake_stream":"a/wake"}`, as(ann.token)...)
+	claim := s.half(t, ann.token, "POST "+pull+"/claim", worker)
+	s.must(t, http.StatusNoContent, "DELETE "+pull, "", as(ann.token)...)
+	require.Equal(t, http.StatusNotFound, claim.ends(t, worker), "it is gone by now")
 
 	s.must(t, http.StatusOK, "POST /v1/grants/"+ann.id+"/revoke", "")
 	require.Equal(t, http.StatusUnauthorized, list.ends(t, tier))

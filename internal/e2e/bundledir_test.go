@@ -99,6 +99,30 @@ func TestBundleDirectory_IsJudgedBeforeItsFiles(t *testing.T) {
 	require.Equal(t, "unprocessable", r.field(t, "error.code"))
 }
 
+// A bundle that arrives after its caller has lost the right is not applied.
+func TestRevoke_EndsBundlesWithAnOpenBody(t *testing.T) {
+	t.Parallel()
+	g := newGapped(t)
+	g.low.publishes(t, "default", "/a one", "/a two")
+	d := g.low.directory(t, 0)
+	document, _ := g.low.exports(t, "since=0")
+	part, err := g.sends(t, d, nil, nil)
+	require.NoError(t, err)
+	var tar bytes.Buffer
+	require.NoError(t, d.Send(t.Context(), &tar, part.Missing, func(int) {}))
+	ann := g.high.grant(t, "user:ann", "scope:default", "admin")
+	const at = "POST /v1/namespaces/default/import"
+	halves := map[string]half{document: g.high.half(t, ann.token, at, document), tar.String(): g.high.half(t, ann.token, at, tar.String(), "application/x-tar")}
+	g.high.must(t, http.StatusOK, "POST /v1/grants/"+ann.id+"/revoke", "")
+	for body, h := range halves {
+		require.Equal(t, http.StatusUnauthorized, h.ends(t, body))
+	}
+	require.Empty(t, g.high.mirrorsOf(t, "default"))
+	done, err := g.sends(t, d, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, 2, done.Applied, "all has arrived")
+}
+
 // Uploads that begin and never end are bounded in number and leave nothing: others are told to wait, and import when they are gone.
 func TestBundleDirectory_HalfOpenUploadsAreBounded(t *testing.T) {
 	t.Parallel()

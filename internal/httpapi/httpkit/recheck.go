@@ -23,6 +23,18 @@ func CheckAgain(c echo.Context) error {
 	return nil
 }
 
+// refused is an error of the check of Recheck, of any kind.
+type refused struct{ error }
+
+// Unwrap returns the error of the check.
+func (r refused) Unwrap() error { return r.error }
+
+// Refused reports whether the error of a body is that of the check of Recheck.
+func Refused(err error) bool {
+	_, ok := errors.AsType[refused](err)
+	return ok
+}
+
 // checkedBody is a body with a check at its end, which is made once.
 type checkedBody struct {
 	io.ReadCloser
@@ -40,8 +52,9 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	if !errors.Is(err, io.EOF) {
 		return n, err //nolint:wrapcheck // a reader returns the error of the reader below it
 	}
-	if b.end = b.check(); b.end == nil {
-		b.end = io.EOF
+	b.end = io.EOF
+	if err := b.check(); err != nil {
+		b.end = refused{err}
 	}
 	return n, b.end
 }

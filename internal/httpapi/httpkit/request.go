@@ -22,8 +22,7 @@ import (
 // of Recheck's check.
 func Body(c echo.Context) ([]byte, error) {
 	data, err := readAll(c.Request().Body, c.Request().ContentLength)
-	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
-	if _, lost := errors.AsType[*sluice.Error](err); tooLarge || lost {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || Refused(err) {
 		return nil, fmt.Errorf("read body: %w", err)
 	}
 	if err != nil {

@@ -69,8 +69,8 @@ func (b pacedBody) Read(p []byte) (n int, err error) {
 		n, err = b.pace.transfer(b.pace.control.SetReadDeadline, b.from.Read, p)
 	}
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
-	switch _, lost := errors.AsType[*sluice.Error](err); {
-	case err == nil, errors.Is(err, io.EOF), tooLarge, lost:
+	switch {
+	case err == nil, errors.Is(err, io.EOF), tooLarge, httpkit.Refused(err):
 		return n, err //nolint:wrapcheck // a reader returns the error of the reader below it
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return n, sluice.Errorf(sluice.InvalidRequest, "the body is incomplete")
