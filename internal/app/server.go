@@ -271,7 +271,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	shares := fanout.Above(s.cfg.Webhooks.SharedAbove, s.cfg.NATS.Replicas > 1, s.counts.Of)
 	s.arrivals = fanout.New(fanout.Deps{
-		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Shares: shares, Filters: s.Store.Names().PushFilters, Slog: s.opts.Log,
+		Log: eventlog.Shared{Log: s.log}, Records: s.deliveries.Positions(), Owns: func(shard int) bool { return s.leases.OwnsShard(shard) }, Shares: shares, Filters: s.Store.Names().PushFilters, Slog: s.opts.Log,
 	})
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		s.deliveries.Share(deliverystore.Sharing{

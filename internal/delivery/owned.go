@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -21,8 +22,10 @@ type Ownership interface {
 // of it that was kept since. So a shard that the process acquires does not exist for the engine
 // before a review, which joins all its subscriptions, and a commit never finds a part of a shard: the
 // shard's cursor would pass the events of the others. A loss counts at once, except for a review
-// that has begun, which ends with the whole shard.
+// that has begun, which ends with the whole shard. The work of a shard that was lost ends first, also
+// if it was acquired again: another process may have served it in between.
 func (e *Engine) review(ctx context.Context, all map[string]*sluice.Subscription) {
+	e.dropLost(all)
 	then, still := e.owns.Holding()
 	e.owned = then
 	for _, sub := range all {
@@ -33,4 +36,19 @@ func (e *Engine) review(ctx context.Context, all map[string]*sluice.Subscription
 	}
 	e.commit()
 	e.owned = still
+}
+
+// dropLost stops the work of the subscriptions that the process has not owned without a break since
+// the last review.
+func (e *Engine) dropLost(all map[string]*sluice.Subscription) {
+	for _, sub := range all {
+		if !e.owned(model.LeaseKey(sub)) {
+			e.stop(sub)
+		}
+	}
+	for _, rep := range e.replays.all {
+		if sub := all[rep.Subscription]; sub != nil && !e.owned(model.LeaseKey(sub)) {
+			e.replays.serving.Stop(rep.ID)
+		}
+	}
 }

@@ -35,7 +35,7 @@ func (p *process) share(ports *delivery.Deps) {
 	}
 	always := func(*sluice.Subscription, fanout.Stored) bool { return true }
 	router := fanout.New(fanout.Deps{
-		Log: eventlog.Shared{Log: p.store.Log}, Records: mortalRecords{p.deliveries.Positions(), p}, Shares: always,
+		Log: eventlog.Shared{Log: p.store.Log}, Records: mortalRecords{p.deliveries.Positions(), p}, Shares: always, Owns: func(int) bool { return true },
 		Filters: streams.Names{}.PushFilters, Slog: slog.New(slog.DiscardHandler),
 	})
 	ports.Sources, ports.Arrivals = records.SharedSources{Router: router, Own: p}, records.Arrivals{Router: router}
@@ -71,12 +71,14 @@ func (r mortalRecords) PutCursor(ctx context.Context, ns string, shard int, c fa
 
 // shard is one shard with the subscriptions a and b: its ownership, its watch and its arrivals.
 type shard struct {
-	mu     sync.Mutex
-	owned  bool
-	turns  bool // ownership turns into its opposite once a review has asked
-	joined map[string]bool
-	joins  bool  // one has joined since the last commit
-	parts  []int // how many were there at each commit after a join
+	mu      sync.Mutex
+	owned   bool
+	turns   bool // ownership turns into its opposite once a review has asked
+	joined  map[string]bool
+	dropped int   // how often one was dropped
+	breaks  int   // how often it was lost and acquired again between two questions
+	joins   bool  // one has joined since the last commit
+	parts   []int // how many were there at each commit after a join
 
 	change  chan func(string, *sluice.Subscription)
 	changed chan func() <-chan struct{}
@@ -98,7 +100,7 @@ func (s *shard) Run(ctx context.Context, changed func() <-chan struct{}) error {
 func (s *shard) Holding() (then, still func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	owned, kept := s.owned, s.owned
+	owned, kept, breaks := s.owned, s.owned, s.breaks
 	then = func(string) bool {
 		s.set(func() {
 			if s.turns {
@@ -108,7 +110,7 @@ func (s *shard) Holding() (then, still func(string) bool) {
 		return owned
 	}
 	still = func(string) bool {
-		s.set(func() { kept = kept && s.owned })
+		s.set(func() { kept = kept && s.owned && s.breaks == breaks })
 		return kept
 	}
 	return then, still
@@ -150,7 +152,7 @@ type seat struct {
 }
 
 func (s seat) Leave()  { s.Drop() }
-func (s seat) Drop()   { s.of.set(func() { delete(s.of.joined, s.id) }) }
+func (s seat) Drop()   { s.of.set(func() { delete(s.of.joined, s.id); s.of.dropped++ }) }
 func (s seat) Forget() { s.Drop() }
 
 // A commit with a part of a shard would let the shard's cursor pass the events of the others (S4-22).
@@ -196,9 +198,17 @@ func TestEngine_CommitsWholeShardsOnly(t *testing.T) {
 	review()
 	require.Equal(t, 2, joined(), "lost during a review")
 
+	s.set(func() { s.owned = true })
+	review()
+	s.set(func() { s.dropped, s.breaks = 0, s.breaks+1 })
+	review()
+	require.Equal(t, []int{2, 2}, []int{s.dropped, joined()}, "lost and acquired again: another process may have served it")
+	review()
+	require.Equal(t, []int{2, 2}, []int{s.dropped, joined()})
+
 	cancel()
 	require.NoError(t, <-ended)
-	require.Equal(t, []int{2, 2}, s.parts)
+	require.Equal(t, []int{2, 2, 2, 2, 2}, s.parts)
 }
 
 // arrivals are those of a shard.

@@ -40,7 +40,7 @@ func (s *stored) Next(_ context.Context, _, _ string, from uint64, limit int) (a
 // behind returns a member that reads a log by itself, behind 10, with a shared reader at the end.
 func (s *stored) behind() *member {
 	m := memberOf("/a", "a")
-	m.log = &shared{router: New(Deps{Log: s, Slog: slog.New(slog.DiscardHandler)}), pos: s.last, members: map[*member]struct{}{}, busy: map[*member]struct{}{}}
+	m.log = &shared{router: New(Deps{Log: s, Owns: func(int) bool { return true }, Slog: slog.New(slog.DiscardHandler)}), pos: s.last, members: map[*member]struct{}{}, busy: map[*member]struct{}{}}
 	m.placed, m.after = true, 10
 	return m
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -120,5 +121,61 @@ func TestSave_UncertainPositionLosesNothing(t *testing.T) {
 		again := over(t, w.memory)
 		again.join(a)
 		require.Equal(t, "6 7 ", settleAll(t, again.open(a)))
+	})
+}
+
+// A replica that has lost a shard, and does not know it yet, stores nothing of it: the next owner goes on from what it
+// stored itself (S0-63).
+func TestOwns_LostShardStoresNothing(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world, []*model.Delivery){
+		"at the end":      func(w *world, _ []*model.Delivery) { w.stop() },
+		"a slow receiver": func(*world, []*model.Delivery) { <-time.After(20 * time.Second) },
+		"a fast receiver": func(w *world, all []*model.Delivery) { settle(w.t, all...); <-time.After(aLittle) },
+		"leaving":         func(w *world, _ []*model.Delivery) { w.seats["a"].Leave(); <-time.After(aLittle) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				t := w.t
+				w.attachedAt("a", 5)
+				a, c := sub("a", "/x", 6), sub("c", "/x", 6)
+				w.join(a, c)
+				w.publish(times(2)...)
+				all := got(w.open(a))
+				require.Equal(t, "6 7 ", seqs(all))
+				<-time.After(aLittle)
+				w.lost.Store(true)
+				stored, at := w.position(), w.whole(1)
+				writes := w.count("PutPosition") + w.count("PutCursor")
+				require.Equal(t, "6 7 ", settleAll(t, w.open(c)))
+				end(w, all)
+				require.Equal(t, writes, w.count("PutPosition")+w.count("PutCursor"))
+				require.Equal(t, stored, w.position())
+				require.Equal(t, at, w.whole(1))
+			})
+		})
+	}
+}
+
+// A subscription that leaves while its shard is lost stays attached, so that the shard's cursor must not pass its events
+// if this replica acquires the shard again.
+func TestOwns_LeavingFromALostShardHoldsTheCursor(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		t := w.t
+		w.attachedAt("a", 5)
+		a, c := sub("a", "/x", 6), sub("c", "/x", 6)
+		w.join(a, c)
+		w.publish(times(2)...)
+		require.Equal(t, "6 7 ", settleAll(t, w.open(c)))
+		w.lost.Store(true)
+		w.seats["a"].Leave()
+		<-time.After(aLittle)
+		w.lost.Store(false)
+		<-time.After(aLittle)
+		require.EqualValues(t, 5, w.cursor(1))
+		w.join(a)
+		require.Equal(t, "6 7 ", settleAll(t, w.open(a)))
 	})
 }

@@ -287,11 +287,16 @@ func (l *shared) begin() {
 }
 
 // leave stores the position of a member that this replica does not serve any more, and removes the
-// member.
+// member. It stores nothing if another replica may own the shard, which then lets the subscription
+// leave in turn.
 func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subscription) (Stored, error)) {
 	defer m.log.remove(m)
 	position, write := m.log.leaving(m)
+	owned := true
 	err := r.until(ctx, "store the position of "+m.sub.ID, func() error { // ctx ends it
+		if owned = r.deps.Owns(m.shard); !owned {
+			return nil
+		}
 		if !write {
 			var err error
 			if position, write, err = r.unattached(ctx, m, stored); err != nil || !write {
@@ -300,7 +305,7 @@ func (r *Router) leave(ctx context.Context, m *member, stored func(*sluice.Subsc
 		}
 		return r.deps.Records.PutPosition(ctx, m.sub, position)
 	})
-	if err != nil {
+	if err != nil || !owned {
 		m.log.mu.Lock()
 		m.log.freeze(m.shard) // the stored record still says that the cursor accounts for it
 		m.log.mu.Unlock()

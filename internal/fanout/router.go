@@ -27,6 +27,9 @@ type Deps struct {
 	Log     Log
 	Records Records
 
+	// Owns reports whether this replica owns a shard at this moment. The router stores positions and
+	// cursors of no other: another replica may have stored later ones.
+	Owns func(shard int) bool
 	// Shares decides whether a subscription gets its events from the shared reader, given its
 	// stored state.
 	Shares func(sub *sluice.Subscription, stored Stored) bool

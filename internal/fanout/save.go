@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// saveLimit is the timeout of a write. A leader of a cluster that is paused never answers, and a
+// saveLimit is the timeout of a write. It is no longer than other replicas wait after this one has
+// stopped using a lease, so that a write ends before they take over the shard. A leader of a cluster that is paused never answers, and a
 // retry reaches another one. A write that was made without an answer leads to a conflict at the
 // retry.
 const saveLimit = 2 * time.Second
@@ -77,7 +78,7 @@ func (l *shared) moves() (writes []write) {
 		}
 	}
 	for m := range l.members {
-		if m.own || m.attached && m.moving != detaching && m.stored.Shared {
+		if m.own || m.attached && m.moving != detaching && m.stored.Shared || !l.router.deps.Owns(m.shard) {
 			continue
 		}
 		if w := l.move(m); w.kind != staying || !m.stored.equals(w.position) {
@@ -112,7 +113,7 @@ func (l *shared) ends() (writes []write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m := range l.members {
-		if !m.own && (len(m.queue.entries) > 0 || !m.attached) {
+		if !m.own && (len(m.queue.entries) > 0 || !m.attached) && l.router.deps.Owns(m.shard) {
 			writes = append(writes, write{member: m, sub: m.sub, kind: detaching, position: m.position(l.pos)})
 		}
 	}
@@ -229,7 +230,7 @@ func (l *shared) moving() map[int]step {
 	defer l.mu.Unlock()
 	moved, floors := map[int]step{}, l.floors()
 	for shard, c := range l.cursors {
-		if floor := floors[shard]; !c.frozen && (floor > c.Seq || c.doubts > 0) {
+		if floor := floors[shard]; !c.frozen && (floor > c.Seq || c.doubts > 0) && l.router.deps.Owns(shard) {
 			moved[shard] = step{Cursor{max(floor, c.Seq), l.log, c.Revision}, c, c.doubts}
 		}
 	}

@@ -348,6 +348,7 @@ type world struct {
 	t      *testing.T
 	router *fanout.Router
 	shares func(*sluice.Subscription, fanout.Stored) bool
+	lost   atomic.Bool // its shards may belong to another router
 	stop   func()
 	seats  map[string]*fanout.Seat
 	woken  map[string]int
@@ -362,6 +363,7 @@ func over(t *testing.T, m *memory) *world {
 	w.router = fanout.New(fanout.Deps{
 		Log: m, Records: m, Filters: streams.Names{}.PushFilters,
 		Shares: func(sub *sluice.Subscription, s fanout.Stored) bool { return w.shares(sub, s) },
+		Owns:   func(int) bool { return !w.lost.Load() },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

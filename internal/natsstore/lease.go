@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -96,6 +97,14 @@ func (l *Leases) Owns(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.termOf(unitOf(key)) != 0
+}
+
+// OwnsShard reports whether this replica owns a shard (ShardOf) now, as Owns does for a subscription
+// of it.
+func (l *Leases) OwnsShard(shard int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.termOf(strconv.Itoa(shard)) != 0
 }
 
 // Holder returns the ID of the replica that holds the lease of a subscription; "" if none does. The

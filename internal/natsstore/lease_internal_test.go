@@ -204,7 +204,10 @@ func TestLease_BreakIsAChange(t *testing.T) {
 	}
 	require.True(t, round())
 	then, still := l.Holding()
-	holds := func() []bool { return []bool{l.Owns("s1"), then("s1"), still("s1")} }
+	holds := func() []bool {
+		require.Equal(t, l.Owns("s1"), l.OwnsShard(ShardOf("s1")))
+		return []bool{l.Owns("s1"), then("s1"), still("s1")}
+	}
 	require.False(t, round())
 	require.Equal(t, []bool{true, true, true}, holds())
 
