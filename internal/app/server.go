@@ -276,6 +276,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	if s.cfg.Webhooks.SharedAbove >= 0 {
 		s.deliveries.Share(deliverystore.Sharing{
 			Shares: func(sub *sluice.Subscription) bool { return shares(sub, fanout.Stored{}) }, Standing: s.arrivals.Standing,
+			Holding: func() (then, still func(key string) bool) { return s.leases.Holding() }, // openLeases sets them, before the first request
 		})
 	}
 	s.applied, s.woken = records.NewApplied(), records.NewApplied()

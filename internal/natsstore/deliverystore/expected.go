@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/fanout"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // expectedFor is the time during which a new subscription may start at its expected position
-// without reading the stored one. It is shorter than a lease, so that no other replica can have
-// served it in between.
+// without reading the stored one. It limits how many expectations are kept, and nothing else: no
+// other replica can have served the subscription, because this one must have held its lease since.
 const expectedFor = 2 * time.Second
 
 // expected contains the new subscriptions that the shared reader is to serve, by ID.
@@ -25,17 +26,18 @@ type expected struct {
 type expectation struct {
 	began time.Time
 	at    time.Time
-	begun bool // it was served since
+	begun bool                  // it was served since
+	still func(key string) bool // whether this process has held a lease without a break since
 }
 
 // enter adds a subscription, and removes some that are too old.
-func (e *expected) enter(sub *sluice.Subscription, now time.Time) {
+func (e *expected) enter(sub *sluice.Subscription, now time.Time, still func(key string) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.all == nil {
 		e.all = map[string]expectation{}
 	}
-	e.all[sub.ID] = expectation{began: sub.Began(), at: now}
+	e.all[sub.ID] = expectation{began: sub.Began(), at: now, still: still}
 	for id, one := range e.all { // only some of them: the order of iteration is random, so each is removed before long
 		if now.Sub(one.at) < expectedFor {
 			break
@@ -58,7 +60,7 @@ func (e *expected) begin(sub *sluice.Subscription, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	one, ok := e.all[sub.ID]
-	if !ok || one.begun || !one.began.Equal(sub.Began()) || now.Sub(one.at) >= expectedFor {
+	if !ok || one.begun || !one.began.Equal(sub.Began()) || now.Sub(one.at) >= expectedFor || !one.still(model.LeaseKey(sub)) {
 		return false
 	}
 	one.begun = true
@@ -68,15 +70,17 @@ func (e *expected) begin(sub *sluice.Subscription, now time.Time) bool {
 
 // Expect records that a subscription is about to be stored for the first time. If the shared reader
 // is to serve it, and it starts at a sequence, the reader starts there without reading the stored
-// position, which saves a read. Expect stores nothing. The expectation holds for expectedFor.
+// position, which saves a read. Expect stores nothing. The expectation holds for expectedFor, and
+// only while this process keeps the lease of the subscription: it must hold it already.
 func (s *Store) Expect(sub *sluice.Subscription) {
 	if s.shared.Shares != nil && sub.From.Kind == sluice.StartSeq && s.shared.Shares(sub) {
-		s.expected.enter(sub, time.Now())
+		_, still := s.shared.Holding()
+		s.expected.enter(sub, time.Now(), still)
 	}
 }
 
-// New returns the initial position of a subscription that this process has just created, once;
-// false for any other.
+// New returns the initial position of a subscription that this process has just created, once, if it
+// has held the lease of the subscription since; false for any other.
 func (p Positions) New(sub *sluice.Subscription) (fanout.Stored, bool) {
 	if !p.store.expected.begin(sub, time.Now()) {
 		return fanout.Stored{}, false

@@ -32,6 +32,14 @@ func (r rooms) subscribed(t *testing.T, from sluice.StartAt) *sluice.Subscriptio
 
 func sharing(*sluice.Subscription) bool { return true }
 
+// term is the lease of a replica: the number of the time for which it holds it; 0: it does not.
+type term int
+
+func (l *term) holding() (then, still func(string) bool) {
+	was := *l
+	return func(string) bool { return was != 0 }, func(string) bool { return was != 0 && *l == was }
+}
+
 func seq(n uint64) sluice.StartAt { return sluice.StartAt{Kind: sluice.StartSeq, Seq: n} }
 
 // A subscription of the shared reader has a position and no consumer, from its start on.
@@ -69,7 +77,8 @@ func TestPositions_NewOneIsExpectedOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
 	shares := true
-	store.Share(deliverystore.Sharing{Shares: func(*sluice.Subscription) bool { return shares }})
+	lease := term(1)
+	store.Share(deliverystore.Sharing{Shares: func(*sluice.Subscription) bool { return shares }, Holding: lease.holding})
 	p := store.Positions()
 	sub := store.subscribed(t, seq(4))
 	_, expected := p.New(sub)
@@ -101,6 +110,31 @@ func TestPositions_NewOneIsExpectedOnce(t *testing.T) {
 	require.NoError(t, p.PutPosition(t.Context(), moved, begins.Position))
 	_, expected = p.New(moved)
 	require.False(t, expected, "it was served")
+}
+
+// Another replica may have served a new subscription, and stored where it got to, unless this one has held its lease
+// since before it was stored.
+func TestPositions_NewOneNeedsTheLeaseFromItsCreation(t *testing.T) { // C01
+	t.Parallel()
+	for name, c := range map[string]struct {
+		then term
+		now  term
+		want bool
+	}{
+		"held throughout": {1, 1, true},
+		"held by another": {0, 1, false},
+		"lost":            {1, 0, false},
+		"lost and back":   {1, 2, false},
+	} {
+		store, _ := provisioned(t)
+		lease := c.then
+		store.Share(deliverystore.Sharing{Shares: sharing, Holding: lease.holding})
+		sub := store.subscribed(t, seq(4))
+		store.Expect(sub)
+		lease = c.now
+		_, expected := store.Positions().New(sub)
+		require.Equal(t, c.want, expected, name)
+	}
 }
 
 // A subscription that ended meanwhile leaves no position behind.

@@ -56,6 +56,7 @@ type Store struct {
 type Sharing struct {
 	Shares   func(sub *sluice.Subscription) bool                    // whether the shared reader serves a new subscription; nil: it serves none
 	Standing func(sub *sluice.Subscription) (fanout.Standing, bool) // the progress of a subscription that this replica serves; nil: unknown
+	Holding  func() (then, still func(key string) bool)             // the leases of this replica, as natsstore.Leases.Holding; required with Shares
 }
 
 // Share sets the shared reader. It must be called before the first use of the store.
