@@ -218,9 +218,11 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 			e.settle(c.settled)
 		}
 	case c.sub == nil:
-		delete(all, c.id)
 		e.end(c.id)
-		e.leaveReplaysOf(ctx, c.id)
+		if was := all[c.id]; was != nil {
+			e.leaveReplaysOf(ctx, was)
+		}
+		delete(all, c.id)
 	default:
 		all[c.id] = c.sub
 		e.apply(ctx, c.sub)

@@ -219,6 +219,13 @@ func (o *one) change(apply func(*sluice.Subscription)) {
 	}
 }
 
+// report tells of another state of the subscription; nil: it is gone.
+func (o *one) report(sub *sluice.Subscription) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tell(o.sub.ID, sub)
+}
+
 // endpoint is the world outside: it fails as a script says and remembers what it was sent.
 type endpoint struct {
 	mu    sync.Mutex

@@ -50,11 +50,14 @@ func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 }
 
 // applyReplay starts or stops a replay's runner, as the state of its subscription requires. If the
-// subscription is not known yet, its report applies the replay later.
+// subscription is not known yet, or only from before it was moved or created again, its report
+// applies the replay later: subscriptions and replays are reported independently.
 func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
 	owned := sub != nil && e.owned(model.LeaseKey(sub))
 	s, serving := e.replays.serving.Get(rep.ID)
 	switch {
+	case owned && rep.Began.After(sub.Began()):
+		e.replays.serving.Stop(rep.ID)
 	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):
 		e.replays.serving.Stop(rep.ID)
 		e.endReplay(ctx, rep)
@@ -99,9 +102,13 @@ func (e *Engine) conclude(ctx context.Context, subscription string, conclude fun
 	}
 }
 
-func (e *Engine) leaveReplaysOf(ctx context.Context, subscription string) {
-	for _, rep := range e.replays.of(subscription) {
-		e.leaveReplay(ctx, rep)
+// leaveReplaysOf leaves the replays of a subscription that is gone. Later ones are of a subscription
+// with its ID that is not known yet.
+func (e *Engine) leaveReplaysOf(ctx context.Context, sub *sluice.Subscription) {
+	for _, rep := range e.replays.of(sub.ID) {
+		if !rep.Began.After(sub.Began()) {
+			e.leaveReplay(ctx, rep)
+		}
 	}
 }
 

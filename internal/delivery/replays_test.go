@@ -68,6 +68,52 @@ func TestReplays_LanesOfUnservedOnesAreDeleted(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// Subscriptions and replays are reported independently: a replay may come before the change of the subscription that it
+// is of. It waits for that, and runs then.
+func TestReplays_WaitForTheirSubscription(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]bool{"moved": false, "created again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newHoldingWorld(t, connect(t), "n", sluice.Policy{})
+			told := make(chan struct{})
+			w.replays = toldReplays{w.deliveries.Replays(), sync.OnceFunc(func() { close(told) })}
+			w.publish(t, "/a/1", "a")
+			proc := w.start(t)
+			defer func() { proc.stop() }()
+			eventually(t, "the engine knows the subscription", func() bool { return len(w.attempts(t)) == 1 })
+			if ends {
+				cancelled := *w.sub
+				cancelled.State = sluice.Cancelled
+				w.watch.report(&cancelled)
+			}
+			now, next := time.Now().UTC(), *w.sub
+			next.From, next.SoughtAt = sluice.StartAt{Kind: sluice.StartSeq, Seq: 2}, &now
+			_, revision, err := w.store.Subscriptions().Get(t.Context(), w.sub.ID)
+			require.NoError(t, err)
+			_, err = w.store.Subscriptions().Put(t.Context(), w.sub.ID, &next, revision)
+			require.NoError(t, err)
+			rep := sluice.Replay{
+				ID: "r", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: sluice.ReplayRange, From: 1, To: 1, Next: 1,
+				Total: 1, State: sluice.ReplayRunning, Began: next.Began(), CreatedAt: now,
+			}
+			require.NoError(t, w.deliveries.Replays().Add(t.Context(), rep))
+			<-told
+			if ends {
+				w.watch.report(nil)
+			}
+			w.watch.report(&next)
+			eventually(t, "the end", func() bool {
+				rep, err = w.deliveries.Replays().Replay(t.Context(), rep)
+				require.NoError(t, err)
+				return rep.State != sluice.ReplayRunning
+			})
+			require.Equal(t, sluice.ReplayDone, rep.State, rep.Reason)
+			require.Len(t, w.attempts(t), 2)
+		})
+	}
+}
+
 // stuckLetters deletes none.
 type stuckLetters struct{ delivery.Letters }
 
