@@ -2,7 +2,9 @@ package natsstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -46,6 +48,36 @@ func (s *Store) recordOf(ctx context.Context, ns string) (record sluice.Namespac
 		return sluice.Namespace{}, false, nil
 	}
 	return sluice.Namespace{}, false, err
+}
+
+// unlessDeleted is to be called after the log of a namespace was created. If the namespace has no
+// record, because it was deleted meanwhile, it deletes the log again. Code NotFound if there is no
+// such namespace. A log with events is left: the namespace may have been created again, by a process
+// that stores the record and then takes the log that it finds.
+func (s *Store) unlessDeleted(ctx context.Context, ns string) error {
+	if _, there, err := s.recordOf(ctx, ns); err != nil || there {
+		return err
+	}
+	name, left := s.names.EventsStream(ns), false
+	log, err := s.js.Stream(ctx, name)
+	if err == nil {
+		if left = log.CachedInfo().State.Msgs > 0; !left {
+			err = s.js.DeleteStream(ctx, name)
+		}
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	record, there, err := s.recordOf(ctx, ns)
+	switch {
+	case err != nil:
+		return err
+	case there: // created again meanwhile
+		return s.ensureOnce(ctx, s.eventsConfig(record), s.keepData)
+	case left:
+		s.opts.Log.WarnContext(ctx, "log of a deleted namespace left, because it has events", slog.String("stream", name))
+	}
+	return NamespaceMissing(ns)
 }
 
 // Remake creates a missing stream of the layout again, empty, with the settings of Provision. Its

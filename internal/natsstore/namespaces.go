@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -27,8 +28,8 @@ func (s *Store) Namespaces() Namespaces { return Namespaces{s} }
 // only if that is the stored revision.
 //
 // Codes: InvalidRequest; RevisionMismatch; Conflict if the namespace was changed concurrently;
-// QuotaExceeded and Unprocessable if NATS has no space for the log or does not allow its limits:
-// then the change was reverted.
+// NotFound if it was deleted concurrently; QuotaExceeded and Unprocessable if NATS has no space for
+// the log or does not allow its limits: then the change was reverted.
 func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
 	return n.PutAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) (sluice.Announcement, error) {
 		return sluice.Announcement{}, nil
@@ -191,7 +192,14 @@ func (n Namespaces) Delete(ctx context.Context, name string) error {
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete namespace %s: %w", name, StoreError(ctx, err))
 	}
-	return n.store.namespaces().Delete(ctx, name, revision)
+	if err := n.store.namespaces().Delete(ctx, name, revision); err != nil {
+		return err
+	}
+	// Another server may have created the log again before the record was gone.
+	if err := n.store.unlessDeleted(ctx, name); err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		n.store.opts.Log.WarnContext(ctx, "unknown whether the log of a deleted namespace is gone", slog.String("namespace", name), slog.Any("error", err))
+	}
+	return nil
 }
 
 func (s *Store) namespaces() Bucket[sluice.Namespace] {

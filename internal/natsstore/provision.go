@@ -53,7 +53,7 @@ func (s *Store) Provision(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range all {
-		if err := s.ensure(ctx, s.eventsConfig(entry.Value), s.keepData); err != nil {
+		if err := s.ensure(ctx, s.eventsConfig(entry.Value), s.keepData); err != nil && sluice.CodeOf(err) != sluice.NotFound {
 			return err
 		}
 	}
@@ -161,7 +161,8 @@ func unlimited(n int64) int64 {
 
 // ensure creates a stream, or changes an existing one to the configuration that merge returns. It
 // retries until ctx ends while no server answers or a cluster is still starting, and for a minute
-// while there are too few servers for the replicas, which may not change.
+// while there are too few servers for the replicas, which may not change. Code NotFound for the log
+// of a namespace that was deleted meanwhile.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	begun := time.Now()
@@ -190,15 +191,7 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, isLog := s.names.LogOf(want.Name)
-		if isLog { // of two processes that create it concurrently, one is refused and finds the stream of the other
-			want.Metadata = streams.WithIncarnation(want.Metadata, "")
-		}
-		made, err := s.js.CreateStream(ctx, want)
-		if err != nil || !isLog { // only logs are deleted and created again
-			return err
-		}
-		return discardLeftovers(ctx, made)
+		return s.create(ctx, want)
 	}
 	if err != nil {
 		return err
@@ -209,11 +202,31 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 		s.opts.Log.WarnContext(ctx, "setting not applied: it would delete data",
 			slog.String("stream", want.Name), slog.String("setting", setting))
 	}
-	if reflect.DeepEqual(have, next) {
-		return nil
+	if !reflect.DeepEqual(have, next) {
+		if _, err = s.js.UpdateStream(ctx, next); err != nil {
+			return err
+		}
 	}
-	_, err = s.js.UpdateStream(ctx, next)
-	return err
+	if ns, isLog := s.names.LogOf(want.Name); isLog && stream.CachedInfo().State.Msgs == 0 { // perhaps of an earlier try, whose answer was lost
+		return s.unlessDeleted(ctx, ns)
+	}
+	return nil
+}
+
+// create creates a stream. Only logs are deleted and created again.
+func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) error {
+	ns, isLog := s.names.LogOf(want.Name)
+	if isLog { // of two processes that create it concurrently, one is refused and finds the stream of the other
+		want.Metadata = streams.WithIncarnation(want.Metadata, "")
+	}
+	made, err := s.js.CreateStream(ctx, want)
+	if err != nil || !isLog {
+		return err
+	}
+	if err := discardLeftovers(ctx, made); err != nil {
+		return err
+	}
+	return s.unlessDeleted(ctx, ns)
 }
 
 // discardLeftovers deletes the messages that a new stream has from a deleted one with the same

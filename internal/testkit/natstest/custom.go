@@ -13,6 +13,11 @@ import (
 // have the settings of Sluice's own server.
 func Custom(tb testing.TB, change func(*server.Options)) string {
 	tb.Helper()
+	return custom(tb, change).ClientURL()
+}
+
+func custom(tb testing.TB, change func(*server.Options)) *server.Server {
+	tb.Helper()
 	alone(tb)
 	opts := &server.Options{
 		ServerName: "elsewhere", Host: "127.0.0.1", Port: server.RANDOM_PORT,
@@ -27,5 +32,5 @@ func Custom(tb testing.TB, change func(*server.Options)) string {
 	})
 	s.Start()
 	require.True(tb, s.ReadyForConnections(10*time.Second))
-	return s.ClientURL()
+	return s
 }
