@@ -21,6 +21,7 @@ func (r *runner) publishGauges() {
 	r.board.publish(&model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
 		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked - r.lanes.quiet, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.State(),
+		Failing: r.failing != failing{},
 	}, r.lanes, time.Now())
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -60,6 +61,44 @@ func TestFailing_EndsWithASuccess(t *testing.T) {
 		return err == nil && h == model.Health{}
 	})
 	require.True(t, o.has(func(o *watcher) bool { return len(o.alerts) == 0 }))
+}
+
+// A redrive or a test that succeeds is a success in the time of disable_after, so that the next failure counts anew.
+func TestFailing_EndsWithASuccessElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []sluice.ReplayKind{sluice.ReplayDeadLetters, sluice.ReplayProved} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			w, m, o := moody(t, 500, sluice.Policy{Retry: steps(time.Millisecond, 1), DisableAfter: sluice.Duration(time.Second)})
+			replays := watchReplays{w.deliveries.Replays(), w.sub.ID}
+			w.replays = replays
+			ports := w.ports
+			w.ports = func(p *delivery.Deps) { ports(p); p.Replays, p.Letters = replays, w.deliveries }
+			proc := w.start(t)
+			defer proc.stop()
+			w.publish(t, "/a/1", "one")
+			eventually(t, "one dies", func() bool { return w.status(t).DeadLetters == 1 })
+			failing := func() bool { return proc.engine.Gauges()[0].Failing }
+			eventually(t, "every attempt fails", failing)
+			since := time.Now()
+
+			m.status.Store(200)
+			require.NoError(t, replays.Add(t.Context(), sluice.Replay{
+				ID: "r", Subscription: w.sub.ID, Namespace: w.sub.Namespace, Kind: kind, From: 1, To: 1, Next: 1, Total: 1,
+				State: sluice.ReplayRunning, Began: w.sub.Began(), CreatedAt: time.Now(),
+			}))
+			eventually(t, "it has succeeded", func() bool {
+				now, err := replays.Replay(t.Context(), sluice.Replay{ID: "r", Subscription: w.sub.ID})
+				return err == nil && now.State == sluice.ReplayDone
+			})
+			eventually(t, "it fails no more", func() bool { return !failing() })
+			eventually(t, "disable_after has gone", func() bool { return time.Since(since) > 2*time.Second })
+			m.status.Store(500)
+			w.publish(t, "/a/2", "two")
+			eventually(t, "every attempt fails again", failing)
+			require.False(t, o.did("disabled"))
+		})
+	}
 }
 
 // A caller that changes a subscription while no replica serves it, or its endpoint, wants to

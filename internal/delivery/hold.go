@@ -142,7 +142,7 @@ func (r *replaying) performed(how acted) string {
 	case r.replay.Kind == sluice.ReplayProbe:
 		return "the next probe was brought forward"
 	case r.replay.Kind == sluice.ReplayProved:
-		return "the breaker took the request as a successful probe"
+		return "the request counted as a successful probe"
 	case r.replay.Kind == sluice.ReplayLanes:
 		return "all parked lanes were released"
 	case how == actedNothing:

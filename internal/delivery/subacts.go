@@ -18,6 +18,7 @@ func (d *dispatcher) apply(a *act, now time.Time) (turned bool) {
 		a.more = d.lanes.retryAll(now)
 		a.done <- actedDone
 	case sluice.ReplayProved:
+		d.failing = failing{}
 		turned = d.turn(d.breaker.Proved(d.sub.Policy.Window, now))
 		a.done <- actedDone
 	case sluice.ReplayRetry, sluice.ReplayDiscard, sluice.ReplayRange, sluice.ReplayDeadLetters:
@@ -89,11 +90,14 @@ func (a *act) settled(ctx context.Context, how acted) acted {
 	return how
 }
 
-// proved tells the runner of the live deliveries that a request of a replay succeeded, if its
-// breaker is open.
+// proved tells the runner of the live deliveries that a request of a replay succeeded, unless all is
+// well there. A subscription in trouble has a runner.
 func (e *Engine) proved(ctx context.Context, subscription string) {
 	live := e.liveRunner(subscription)
-	if live == nil || live.board.read().Breaker != sluice.BreakerOpen || !live.mailbox.proving.CompareAndSwap(false, true) {
+	if live == nil {
+		return
+	}
+	if g := live.board.read(); g.Breaker != sluice.BreakerOpen && !g.Failing || !live.mailbox.proving.CompareAndSwap(false, true) {
 		return
 	}
 	e.serving.Go(func() {

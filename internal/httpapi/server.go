@@ -84,7 +84,7 @@ type Retrier interface {
 	Probe(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error)
 	// RetryLanes makes all parked lanes due at once. Code Conflict.
 	RetryLanes(ctx context.Context, sub *sluice.Subscription, by string) (sluice.Replay, error)
-	// Proved reports a successful test, which counts as a probe for an open breaker.
+	// Proved reports a successful test, which counts as a probe for a subscription in trouble.
 	Proved(ctx context.Context, sub *sluice.Subscription, by string) error
 }
 

@@ -277,7 +277,7 @@ func placeIn(value json.RawMessage) string {
 }
 
 // testSubscription answers POST …/test with the attempt: 200 also for a failed one, because the
-// request was made. A success counts as a probe for an open breaker. Codes Conflict for a cancelled
+// request was made. A success counts as a probe. Codes Conflict for a cancelled
 // subscription; QuotaExceeded; Unprocessable for a type without an example.
 func (s *Server) testSubscription(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {

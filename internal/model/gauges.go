@@ -16,6 +16,7 @@ type DeliveryGauges struct {
 	HeldLanes    int // held among the parked lanes
 	Due          int // parked lanes with another attempt within an hour
 	Breaker      sluice.Breaker
+	Failing      bool          // every attempt has failed for some time
 	Unopened     bool          // its source could not be opened at the last try, so nothing is delivered
 	Lag          time.Duration // age of the oldest event that is buffered or parked
 }

@@ -17,6 +17,8 @@ type Lanes interface {
 	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error)
 	// Health returns the stored health of a subscription; zero: its endpoint is not in trouble.
 	Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error)
+	// LastAttempt returns the last recorded attempt of a subscription; nil if there is none.
+	LastAttempt(ctx context.Context, sub *sluice.Subscription) (*sluice.Attempt, error)
 	// Trail returns what the store knows of the delivery of an event. Code NotFound.
 	Trail(ctx context.Context, sub *sluice.Subscription, event string) (model.Trail, error)
 }
@@ -88,13 +90,23 @@ func (r Retrier) RetryLanes(ctx context.Context, sub *sluice.Subscription, by st
 	return r.actOnAll(ctx, sub, sluice.ReplayLanes, by)
 }
 
-// Proved makes an open breaker count a successful test as a probe.
+// Proved makes a subscription in trouble count a successful test as a probe: it ends continuous
+// failure, and an open breaker becomes half-open. A failure that is too young for the stored health
+// shows in the last attempt.
 func (r Retrier) Proved(ctx context.Context, sub *sluice.Subscription, by string) error {
 	if sub.State != sluice.Active {
 		return nil
 	}
 	h, err := r.Lanes.Health(ctx, sub)
-	if err == nil && h.Breaker == sluice.BreakerOpen {
+	if err != nil {
+		return err
+	}
+	last, err := r.Lanes.LastAttempt(ctx, sub)
+	if err != nil {
+		return err
+	}
+	failed := last != nil && last.Outcome != sluice.Delivered
+	if failed || h.Breaker == sluice.BreakerOpen || !h.FailingSince.IsZero() {
 		_, err = r.actOnAll(ctx, sub, sluice.ReplayProved, by)
 	}
 	return err
