@@ -146,9 +146,9 @@ func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 }
 
 // Rotate issues a new secret for a subscription, and returns the subscription with it. In schemes
-// with multiple signatures, the old secret also signs during the overlap (C08). Codes:
-// SubscriptionMissing; InvalidRequest for a negative overlap; Conflict if the subscription is
-// cancelled.
+// with multiple signatures, the old secret also signs during the overlap (C08); with 0, all earlier
+// secrets end. Codes: SubscriptionMissing; InvalidRequest for a negative overlap; Conflict if the
+// subscription is cancelled.
 func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration, by string) (*sluice.Subscription, error) {
 	if overlap < 0 {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap)
@@ -173,14 +173,15 @@ func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration,
 }
 
 // rotated returns the secrets with the new one first. The previous secret expires after the
-// overlap; earlier ones keep their expiry. It drops expired secrets, and those beyond maxSecrets.
+// overlap; earlier ones keep their expiry, but without an overlap all end at once. It drops expired
+// secrets, and those beyond maxSecrets.
 func rotated(secrets []sluice.Secret, value string, now time.Time, overlap time.Duration) []sluice.Secret {
 	kept := []sluice.Secret{{Value: value, CreatedAt: now}}
 	for _, s := range secrets {
 		if s.ExpiresAt.IsZero() {
 			s.ExpiresAt = now.Add(overlap)
 		}
-		if now.Before(s.ExpiresAt) && len(kept) < maxSecrets {
+		if overlap > 0 && now.Before(s.ExpiresAt) && len(kept) < maxSecrets {
 			kept = append(kept, s)
 		}
 	}

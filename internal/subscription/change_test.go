@@ -193,9 +193,12 @@ func TestRotate_KeepsTheOldSecretForTheOverlap(t *testing.T) {
 	require.Equal(t, []string{sub.Endpoint.Secret, old.Endpoint.Secret}, sub.LiveSecrets(time.Now()))
 	require.Equal(t, []string{sub.Endpoint.Secret}, sub.LiveSecrets(time.Now().Add(time.Hour)))
 
+	next, err := b.Rotate(t.Context(), old.ID, time.Minute, "root")
+	require.NoError(t, err)
+	require.Equal(t, []string{next.Endpoint.Secret, old.Endpoint.Secret}, next.LiveSecrets(time.Now().Add(2*time.Minute)), "the first overlap was promised")
 	last, err := b.Rotate(t.Context(), old.ID, 0, "root")
 	require.NoError(t, err)
-	require.Equal(t, []string{last.Endpoint.Secret, old.Endpoint.Secret}, last.LiveSecrets(time.Now()), "the first overlap was promised")
+	require.Equal(t, []string{last.Endpoint.Secret}, last.LiveSecrets(time.Now()), "after a leak")
 	stored, err := b.Get(t.Context(), old.ID)
 	require.NoError(t, err)
 	require.Empty(t, stored.Endpoint.Secret)

@@ -150,11 +150,11 @@ func TestRotated_KeepsPromisedSecrets(t *testing.T) {
 		want    []sluice.Secret
 	}{
 		"with an overlap":    {is, time.Hour, []sluice.Secret{secret("is", now.Add(time.Hour))}},
-		"without":            {is, 0, nil},
-		"one that has ended": {[]sluice.Secret{secret("a", now), secret("b", now.Add(1))}, 0, []sluice.Secret{secret("b", now.Add(1))}},
+		"without":            {[]sluice.Secret{secret("is", time.Time{}), secret("a", now.Add(time.Hour))}, 0, nil},
+		"one that has ended": {[]sluice.Secret{secret("a", now), secret("b", now.Add(1))}, time.Hour, []sluice.Secret{secret("b", now.Add(1))}},
 		"many": {
 			[]sluice.Secret{secret("a", now.Add(1)), secret("b", now.Add(2)), secret("c", now.Add(3)), secret("d", now.Add(4)), secret("e", now.Add(5))},
-			0,
+			time.Hour,
 			[]sluice.Secret{secret("a", now.Add(1)), secret("b", now.Add(2)), secret("c", now.Add(3)), secret("d", now.Add(4))},
 		},
 	} {

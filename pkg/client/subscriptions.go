@@ -153,7 +153,8 @@ func (c *Client) ResumeSubscription(ctx context.Context, id string) (sluice.Subs
 }
 
 // RotateSecret issues a new secret for a subscription, which is in the result. The previous secret
-// also signs during the overlap ([DefaultOverlap] is the server's default); with 0, it is removed immediately.
+// also signs during the overlap ([DefaultOverlap] is the server's default); with 0, all earlier secrets
+// are removed immediately.
 func (c *Client) RotateSecret(ctx context.Context, id string, overlap time.Duration) (sluice.Subscription, error) {
 	req := call{method: http.MethodPost, path: join(subscriptions, id, "secret", "rotate"), once: true}
 	body := map[string]sluice.Duration{"overlap": sluice.Duration(overlap)}

@@ -205,7 +205,7 @@ type subRotateCmd struct {
 	terminal.Confirmation
 
 	ID      string        `arg:"" help:"Subscription."`
-	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s, and with the schemes t-sha256 and header: it ends immediately." default:"24h"`
+	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); with the schemes t-sha256 and header it ends immediately; 0s: all earlier secrets end immediately." default:"24h"`
 }
 
 // Run creates the new secret. A retry of a rotation rotates again, so a lost response means a lost
