@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -113,7 +114,12 @@ type nsEditCmd struct {
 	Description *string          `help:"Description." placeholder:"TEXT"`
 	MaxAge      *sluice.Duration `name:"max-age" help:"Retention of events; -1s: unlimited; 0s: the server's default." placeholder:"168h"`
 	MaxBytes    *int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; -1: unlimited; 0: the server's default." placeholder:"N"`
+	DedupWindow *sluice.Duration `name:"dedup-window" help:"Time for which event IDs are remembered; 0s: the server's default." placeholder:"1h"`
 	Catalogue   string           `help:"open, or strict: accept only types of the catalogue." enum:"open,strict," default:"" placeholder:"open"`
+
+	EventsPerSecond *float64 `name:"events-per-second" help:"Maximum events per second through the API; -1: unlimited; 0: the server's default." placeholder:"N"`
+	Burst           *int     `help:"Maximum burst of events through the API; 0: the number per second." placeholder:"N"`
+	BytesPerSecond  *int64   `name:"bytes-per-second" help:"Maximum bytes of request bodies per second; -1: unlimited; 0: the server's default." placeholder:"N"`
 }
 
 // Help explains the effects of a retention and a label.
@@ -128,8 +134,8 @@ func (*nsEditCmd) Help() string {
 // repeated. A shorter retention and a label that hides the namespace from callers are confirmed
 // separately.
 func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
-	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
-		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
+	if c.changesNothing() {
+		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes, --dedup-window, --events-per-second, --burst, --bytes-per-second or --catalogue")
 	}
 	api, err := s.Client()
 	if err != nil {
@@ -153,6 +159,12 @@ func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return err
 	}
 	return showNamespace(s, ns)
+}
+
+// changesNothing reports whether no flag names a setting.
+func (c *nsEditCmd) changesNothing() bool {
+	return c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.DedupWindow == nil && c.Catalogue == "" &&
+		c.EventsPerSecond == nil && c.Burst == nil && c.BytesPerSecond == nil
 }
 
 // confirmShrink asks the user before tighter limits remove events from a log. An empty namespace,
@@ -184,8 +196,8 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, cmdkit.FormatLabel(*next)))
 }
 
-// spec returns the namespace's settings, overridden by the flags. The dedup window is at most a new
-// maximum age, because the server refuses a longer one. The revision is that of ns, which fences
+// spec returns the namespace's settings, overridden by the flags. The dedup window that it has is at
+// most a new maximum age, because the server refuses a longer one. The revision is that of ns, which fences
 // the request against changes since it was read.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	spec := client.NamespaceSpec{
@@ -198,22 +210,36 @@ func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 		}
 		spec.Label = &l
 	}
-	if c.Description != nil {
-		spec.Description = *c.Description
+	if c.MaxAge != nil && *c.MaxAge > 0 {
+		spec.DedupWindow = min(spec.DedupWindow, *c.MaxAge)
 	}
-	if c.MaxAge != nil {
-		spec.Retention.MaxAge = *c.MaxAge
-		if *c.MaxAge > 0 {
-			spec.DedupWindow = min(spec.DedupWindow, *c.MaxAge)
-		}
-	}
-	if c.MaxBytes != nil {
-		spec.Retention.MaxBytes = *c.MaxBytes
-	}
+	override(&spec.Description, c.Description)
+	override(&spec.Retention.MaxAge, c.MaxAge)
+	override(&spec.Retention.MaxBytes, c.MaxBytes)
+	override(&spec.DedupWindow, c.DedupWindow)
+	spec.Quota = c.quota(spec.Quota)
 	if c.Catalogue != "" {
 		spec.Catalogue = sluice.Catalogue(c.Catalogue)
 	}
 	return spec, nil
+}
+
+// quota returns a quota overridden by the flags. A burst that is the number per second follows it.
+func (c *nsEditCmd) quota(q sluice.Quota) sluice.Quota {
+	if c.EventsPerSecond != nil && q.Burst == int(math.Ceil(q.EventsPerSecond)) {
+		q.Burst = 0
+	}
+	override(&q.EventsPerSecond, c.EventsPerSecond)
+	override(&q.Burst, c.Burst)
+	override(&q.BytesPerSecond, c.BytesPerSecond)
+	return q
+}
+
+// override replaces a setting if its flag is given.
+func override[T any](setting, flag *T) {
+	if flag != nil {
+		*setting = *flag
+	}
 }
 
 type nsShowCmd struct {

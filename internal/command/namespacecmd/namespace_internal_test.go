@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/terminal"
@@ -33,6 +35,29 @@ func TestNamespace_EditKeepsOtherSettings(t *testing.T) {
 	}
 	require.Equal(t, ns.Retention, spec.Retention)
 	require.Equal(t, &sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"legal"}}, spec.Label)
+}
+
+// A quota changes alone, and the dedup window that is given is not the one that a new maximum age would shorten.
+func TestNamespace_EditChangesQuotaAndDedupWindow(t *testing.T) {
+	t.Parallel()
+	var cli struct {
+		Edit nsEditCmd `cmd:""`
+	}
+	parser, err := kong.New(&cli)
+	require.NoError(t, err)
+	_, err = parser.Parse([]string{"edit", "n", "--burst=0", "--bytes-per-second=7", "--dedup-window=2h", "--max-age=1h"})
+	require.NoError(t, err)
+	require.False(t, cli.Edit.changesNothing())
+	spec, err := cli.Edit.spec(sluice.Namespace{Quota: sluice.Quota{EventsPerSecond: 3, Burst: 4, BytesPerSecond: 5}, DedupWindow: sluice.Duration(3 * time.Hour)})
+	require.NoError(t, err)
+	require.Equal(t, sluice.Quota{EventsPerSecond: 3, BytesPerSecond: 7}, spec.Quota)
+	require.Equal(t, sluice.Duration(2*time.Hour), spec.DedupWindow, "the server says why it is too long")
+
+	double := 6.0
+	is := (&nsEditCmd{EventsPerSecond: &double}).quota(sluice.Quota{EventsPerSecond: 2.5, Burst: 3, BytesPerSecond: 5})
+	require.Equal(t, sluice.Quota{EventsPerSecond: 6, BytesPerSecond: 5}, is, "the burst was the number per second")
+	is = (&nsEditCmd{EventsPerSecond: &double}).quota(sluice.Quota{EventsPerSecond: 2.5, Burst: 30})
+	require.Equal(t, sluice.Quota{EventsPerSecond: 6, Burst: 30}, is)
 }
 
 // answering is a server that answers each request with the status and the body of its method.
