@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,11 +15,13 @@ import (
 	"testing"
 
 	"github.com/labstack/echo/v4"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-io/sluice/internal/httpapi/access"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/httpapi/reference"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -76,8 +80,57 @@ func TestOpenAPI_ReferencesResolve(t *testing.T) {
 	doc := document(t)
 	refs := regexp.MustCompile(`\$ref: '#/([^']+)'`).FindAllSubmatch(openapiDocument, -1)
 	require.NotEmpty(t, refs)
+	used := map[string]bool{}
 	for _, ref := range refs {
+		used[string(ref[1])] = true
 		dig(t, doc, strings.Split(string(ref[1]), "/")...)
+	}
+	kinds, ok := dig(t, doc, "components").(map[string]any)
+	require.True(t, ok)
+	delete(kinds, "securitySchemes") // security names them without a reference
+	for kind, all := range kinds {
+		components, ok := all.(map[string]any)
+		require.True(t, ok)
+		for name := range components {
+			require.True(t, used["components/"+kind+"/"+name], "nothing refers to %s of %s", name, kind)
+		}
+	}
+	require.NotContains(t, string(openapiDocument), "nullable:", "OpenAPI 3.1 has the type 'null'")
+}
+
+// Requests for mirrors, and answers with one, are those of the operations that also serve other subscriptions.
+func TestOpenAPI_MirrorsMatchTheSubscriptionOperations(t *testing.T) {
+	t.Parallel()
+	text, err := reference.JSON(openapiDocument)
+	require.NoError(t, err)
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("mem:///openapi.json", document))
+	m := sluice.Mirror{ID: "m", Namespace: "acme", Source: "default", State: sluice.Active}
+	m.SetDefaults()
+	status := sluice.MirrorStatus{State: sluice.SyncIdle, Gaps: []sluice.MirrorGap{}}
+	const content = "/content/application~1json/schema"
+	for at, value := range map[string]any{
+		"components/requestBodies/Subscription": map[string]string{"id": "m1", "mode": "mirror", "namespace": "acme", "source": "default"},
+		"components/responses/NewSubscription":  m, "components/responses/AnySubscription": m,
+		"paths/~1v1~1subscriptions~1{id}~1status/get/responses/200": status,
+		"paths/~1v1~1subscriptions/get/responses/200": map[string]any{
+			"subscriptions": []any{struct {
+				sluice.Mirror
+
+				Status sluice.MirrorStatus `json:"status"`
+			}{m, status}}, "next_cursor": "",
+		},
+		"paths/~1v1~1subscriptions~1{id}/patch/requestBody": sluice.MirrorEdit{},
+	} {
+		s, err := compiler.Compile("mem:///openapi.json#/" + at + content)
+		require.NoError(t, err, at)
+		body, err := json.Marshal(value)
+		require.NoError(t, err)
+		parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+		require.NoError(t, err)
+		require.NoError(t, s.Validate(parsed), "%s: %s", at, body)
 	}
 }
 

@@ -1,7 +1,7 @@
 // The portal: the pages of one tenant, with the console's parts.
 import { type ComponentChildren, type JSX, render } from 'preact'
 import { useEffect } from 'preact/hooks'
-import { connected } from './lib/api.js'
+import { connected, statusOf } from './lib/api.js'
 import { count, counted, line } from './lib/format.js'
 import { beFramed, tellEnd } from './lib/frame.js'
 import { pressed } from './lib/keys.js'
@@ -68,7 +68,7 @@ function Missed(): JSX.Element {
               <AskButton
                 act={{ name: 'Send again', done: 'The events are sent again.', cli: line('dead', 'redrive', s.id, '--all'), run: (api) => api.redriveDeadLetters({ id: s.id, body: { all: true } }) }}
                 question={`Send the missed events of ${s.id} again, in order of their paths?`} then={load.reload}
-                count={async (api) => `${counted((await api.getStatus({ id: s.id })).dead_letters ?? 0, 'event')} will be sent again.`}
+                count={async (api) => `${counted((await statusOf(api, s.id)).dead_letters ?? 0, 'event')} will be sent again.`}
               />
             ),
           },

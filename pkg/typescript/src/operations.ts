@@ -75,7 +75,7 @@ export abstract class Operations {
   }
 
   /** Create a subscription in a namespace: `POST /v1/namespaces/{ns}/subscriptions`. */
-  createNamespaceSubscription(args: { ns: T.NamespaceName; body: T.SubscriptionRequest | T.TargetRequest; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Subscription | T.SubscriptionWithSecret> {
+  createNamespaceSubscription(args: { ns: T.NamespaceName; body: T.SubscriptionRequest | T.TargetRequest | T.MirrorRequest; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Subscription | T.SubscriptionWithSecret | T.Mirror> {
     return this.call('POST', '/v1/namespaces/{ns}/subscriptions', args, ['Idempotency-Key'], options)
   }
 
@@ -95,7 +95,7 @@ export abstract class Operations {
   }
 
   /** Create a subscription: `POST /v1/subscriptions`. */
-  createSubscription(args: { body: T.SubscriptionRequest | T.TargetRequest; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Subscription | T.SubscriptionWithSecret> {
+  createSubscription(args: { body: T.SubscriptionRequest | T.TargetRequest | T.MirrorRequest; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Subscription | T.SubscriptionWithSecret | T.Mirror> {
     return this.call('POST', '/v1/subscriptions', args, ['Idempotency-Key'], options)
   }
 
@@ -330,7 +330,7 @@ export abstract class Operations {
   }
 
   /** Get the status of a subscription: `GET /v1/subscriptions/{id}/status`. */
-  getStatus(args: { id: T.SubscriptionID }, options: Options = {}): Promise<T.Status> {
+  getStatus(args: { id: T.SubscriptionID }, options: Options = {}): Promise<T.Status | T.MirrorStatus> {
     return this.call('GET', '/v1/subscriptions/{id}/status', args, [], options)
   }
 
@@ -345,7 +345,7 @@ export abstract class Operations {
   }
 
   /** Get a subscription: `GET /v1/subscriptions/{id}`. */
-  getSubscription(args: { id: T.SubscriptionID }, options: Options = {}): Promise<T.Subscription> {
+  getSubscription(args: { id: T.SubscriptionID }, options: Options = {}): Promise<T.AnySubscription> {
     return this.call('GET', '/v1/subscriptions/{id}', args, [], options)
   }
 
@@ -565,7 +565,7 @@ export abstract class Operations {
   }
 
   /** Update a subscription with a JSON merge patch: `PATCH /v1/subscriptions/{id}`. */
-  patchSubscription(args: { id: T.SubscriptionID; body: Record<string, unknown>; if_match?: string | undefined }, options: Options = {}): Promise<T.Subscription> {
+  patchSubscription(args: { id: T.SubscriptionID; body: T.SubscriptionEdit; if_match?: string | undefined }, options: Options = {}): Promise<T.AnySubscription> {
     return this.call('PATCH', '/v1/subscriptions/{id}', args, ['If-Match'], options)
   }
 
@@ -625,7 +625,7 @@ export abstract class Operations {
   }
 
   /** Create a subscription under a client-chosen ID: `PUT /v1/subscriptions/{id}`. */
-  putSubscription(args: { id: T.SubscriptionID; body: T.SubscriptionRequest | T.TargetRequest }, options: Options = {}): Promise<T.Subscription | T.SubscriptionWithSecret> {
+  putSubscription(args: { id: T.SubscriptionID; body: T.SubscriptionRequest | T.TargetRequest | T.MirrorRequest }, options: Options = {}): Promise<T.Subscription | T.SubscriptionWithSecret | T.Mirror> {
     return this.call('PUT', '/v1/subscriptions/{id}', args, [], options)
   }
 
@@ -680,7 +680,7 @@ export abstract class Operations {
   }
 
   /** Resume a paused, disabled or suspended subscription: `POST /v1/subscriptions/{id}/resume`. */
-  resumeSubscription(args: { id: T.SubscriptionID; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.Subscription> {
+  resumeSubscription(args: { id: T.SubscriptionID; idempotency_key?: string | undefined }, options: Options = {}): Promise<T.AnySubscription> {
     return this.call('POST', '/v1/subscriptions/{id}/resume', args, ['Idempotency-Key'], options)
   }
 

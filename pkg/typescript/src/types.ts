@@ -47,6 +47,9 @@ export interface Agreement {
   /** Allowed requests per minute; absent if unlimited. */ rate_per_minute?: number | undefined
 }
 
+/** Any subscription; those of the mode `mirror` have members of their own. */
+export type AnySubscription = Subscription | Mirror
+
 export interface Appointment {
   action: Action
   /** When it fires; for a recurring appointment, the next time. */ at: string
@@ -396,12 +399,12 @@ export interface Dsub {
   description?: string | undefined
   id: string
   lease_ttl_ms: number
-  pattern: string
+  pattern: string | null
   /** failed: the last wake attempt failed, and another is due. */ status: "active" | "failed"
   streams: DsubStreamsItem[]
   subscription_id: string
   type: "webhook" | "pull-wake"
-  wake_stream: string
+  wake_stream: string | null
   webhook?: DsubWebhook | undefined
 }
 
@@ -941,7 +944,7 @@ export interface ListModulesResult {
 
 export interface ListNamespaceSubscriptionsResult {
   next_cursor: string
-  subscriptions: Subscription[]
+  subscriptions: (Subscription | ListedMirror)[]
 }
 
 export interface ListNamespacesResult {
@@ -994,7 +997,7 @@ export interface ListSubscriptionEventsResult {
 
 export interface ListSubscriptionsResult {
   next_cursor: string
-  subscriptions: Subscription[]
+  subscriptions: (Subscription | ListedMirror)[]
 }
 
 export interface ListTombstonesResult {
@@ -1020,6 +1023,33 @@ export interface ListUnsafeProducersResult {
 export interface ListWatchesResult {
   next_cursor: string
   watches: Watch[]
+}
+
+/** A mirror in a list, with its status. */
+export interface ListedMirror {
+  /** The principal that created the mirror or resumed it last. */ approved_by: string
+  /** When the copy was begun anew because its source has another log; absent if it never was. */ begun_at?: string | undefined
+  created_at: string
+  created_by: string
+  /** When the credential was set. */ credential_at?: string | undefined
+  depth: "catalog" | "summary" | "full"
+  description: string
+  /** Grant of that principal; absent for root. */ grant?: string | undefined
+  id: SubscriptionID
+  metadata?: Record<string, string> | undefined
+  mode: "mirror"
+  namespace: NamespaceName
+  path_prefix?: string | undefined
+  poll_interval: Duration
+  reason?: "operator" | "label_raised" | "origin_replaced" | "mirror_cycle" | "access_revoked" | undefined
+  revision: number
+  source: string
+  state: "active" | "suspended"
+  status: MirrorStatus
+  /** The reason in a sentence. */ suspend_detail?: string | undefined
+  suspended_at?: string | undefined
+  updated_at: string
+  weight: number
 }
 
 export interface MatchSubscriptionBody {
@@ -1081,6 +1111,14 @@ export interface Mirror {
   weight: number
 }
 
+/** The change of a mirror. */
+export interface MirrorEdit {
+  description?: string | undefined
+  metadata?: Record<string, string> | undefined
+  poll_interval?: Duration | undefined
+  weight?: number | undefined
+}
+
 export interface MirrorFork {
   /** When it was refused first. */ at: string
   digest: string
@@ -1118,6 +1156,20 @@ export interface MirrorGap {
   cause: "retention" | "damage" | "label" | "size" | "bundle" | "origin"
   /** First sequence. */ from: number
   /** Last sequence. */ to: number
+}
+
+export interface MirrorRequest {
+  /** A token of a grant at the source that may only read. */ credential?: string | undefined
+  depth?: "catalog" | "summary" | "full" | "claims" | "entries" | undefined
+  description?: string | undefined
+  id?: SubscriptionID | undefined
+  metadata?: Record<string, string> | undefined
+  mode: "mirror"
+  /** The namespace that gets the copy; default: `default`. */ namespace?: NamespaceName | undefined
+  /** Only entries whose path begins with this text; default: all. */ path_prefix?: string | undefined
+  /** 10s to 24h; default: 1m. */ poll_interval?: Duration | undefined
+  /** A namespace of this server, or `https://host/v1/namespaces/<ns>` of another one. */ source: string
+  weight?: number | undefined
 }
 
 export interface MirrorStatus {
@@ -1812,7 +1864,7 @@ export interface Subscription {
   idempotency_key?: string | undefined
   last_event_at: string | null
   metadata?: Record<string, string> | null | undefined
-  mode: Mode
+  /** That of a mirror is `mirror`. */ mode: "push" | "wake"
   /** Module whose program handles the events; absent for an endpoint. */ module?: string | undefined
   namespace: NamespaceName
   pattern: string
@@ -1829,6 +1881,8 @@ export interface Subscription {
   target?: string | undefined
   updated_at: string
 }
+
+export type SubscriptionEdit = Record<string, unknown> | MirrorEdit
 
 export interface SubscriptionHealth {
   /** Events that were not examined yet or are in flight. */ backlog: number
@@ -1877,7 +1931,7 @@ export interface SubscriptionRequest {
   id?: SubscriptionID | undefined
   idempotency_key?: string | undefined
   metadata?: Record<string, string> | undefined
-  mode?: Mode | undefined
+  /** push: sends every event. */ mode?: "push" | "wake" | undefined
   namespace?: NamespaceName | undefined
   pattern: string
   policy?: Policy | undefined
@@ -1885,6 +1939,7 @@ export interface SubscriptionRequest {
   /** new, all, last_per_path, a sequence or an RFC 3339 time. */ start?: string | number | undefined
 }
 
+/** The subscription with its secret, which no other response includes. */
 export interface SubscriptionWithSecret {
   agreed?: Agreement | undefined
   cancelled_at?: string | undefined
@@ -1899,7 +1954,7 @@ export interface SubscriptionWithSecret {
   idempotency_key?: string | undefined
   last_event_at: string | null
   metadata?: Record<string, string> | null | undefined
-  mode: Mode
+  /** That of a mirror is `mirror`. */ mode: "push" | "wake"
   /** Module whose program handles the events; absent for an endpoint. */ module?: string | undefined
   namespace: NamespaceName
   pattern: string

@@ -8,6 +8,11 @@ created = sluice.create_subscription(
     {"pattern": "/orders/**", "endpoint": {"url": "https://erp.example/hook"}, "policy": {"ordering": "path"}}
 )
 state: str = created["state"]
+if created["mode"] != "mirror":
+    pattern: str = created["pattern"]
+mirror = sluice.create_subscription({"mode": "mirror", "source": "default"})
+if mirror["mode"] == "mirror":
+    source: str = mirror["source"]
 sluice.list_namespaces()
 
 sluice.get_subscription()  # type: ignore[call-arg]  # an argument is missing

@@ -5,6 +5,11 @@ declare const sluice: Sluice
 
 const created = await sluice.createSubscription({ body: { pattern: '/orders/**', endpoint: { url: 'https://erp.example/hook' }, policy: { ordering: 'path' } } })
 created.state satisfies Subscription['state']
+if (created.mode !== 'mirror') created.secret satisfies string | undefined
+const mirror = await sluice.createSubscription({ body: { mode: 'mirror', source: 'default' } })
+if (mirror.mode === 'mirror') mirror.source satisfies string
+// @ts-expect-error: a mirror has no pattern
+created.pattern
 await sluice.listNamespaces()
 await sluice.deleteSubscription({ id: created.id }) satisfies void
 

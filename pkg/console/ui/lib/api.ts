@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals'
 import { Sluice } from '../../../typescript/src/client.js'
 import { SluiceError } from '../../../typescript/src/error.js'
+import type * as T from '../../../typescript/src/types.js'
 import { readOnly, server, signOut, token } from './session.js'
 
 export { Sluice, SluiceError }
@@ -34,6 +35,18 @@ async function send(url: string, init: RequestInit, calls: Call[], used: string 
     if (!init.signal?.aborted) connected.value = false
     throw problem
   }
+}
+
+/** Returns a subscription that delivers. A mirror is an error: it has a page of its own. */
+export async function delivering(client: Sluice, id: string): Promise<T.Subscription> {
+  const sub = await client.getSubscription({ id })
+  if (sub.mode === 'mirror') throw new Error(`${id} is a mirror: see Mirrors.`)
+  return sub
+}
+
+/** Returns the status of a subscription that delivers. */
+export async function statusOf(client: Sluice, id: string): Promise<T.Status> {
+  return (await client.getStatus({ id })) as T.Status
 }
 
 /** Returns the message of an error, and the field that it is about. */

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
+import { delivering } from '../lib/api.js'
 import { counted, line, quoted } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
 import { eventHref, href, streamHref } from '../lib/route.js'
@@ -110,7 +111,7 @@ function Request({ sub, attempt }: { sub: string; attempt: T.Attempt }): JSX.Ele
   const load = useLoad(`request ${sub} ${attempt.event_id} ${attempt.started_at}`, {
     cli: line('deliveries', sub, attempt.event_id),
     run: async (api) => {
-      const record = await api.getSubscription({ id: sub })
+      const record = await delivering(api, sub)
       const [delivery, event] = await Promise.all([api.getDelivery({ id: sub, event: attempt.event_id }), api.getEvent({ ns: record.namespace, event: attempt.event_id }).catch(() => undefined)])
       return { sub: record, delivery, event }
     },

@@ -14,8 +14,7 @@ export function Mirrors(): JSX.Element {
     cli: line('mirror', 'ls', ns && '--ns', ns), every: 5000,
     run: async (api) => {
       const page = await api.listSubscriptions({ mode: 'mirror', namespace: ns || undefined, limit: 100 })
-      const mirrors = page.subscriptions as unknown as T.Mirror[]
-      return Promise.all(mirrors.map(async (m) => ({ m, status: (await api.getStatus({ id: m.id })) as unknown as T.MirrorStatus })))
+      return (page.subscriptions as T.ListedMirror[]).map((m) => ({ m, status: m.status }))
     },
   })
   return (

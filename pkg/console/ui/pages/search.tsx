@@ -32,7 +32,7 @@ export function Search(): JSX.Element {
     run: async (api) => {
       if (q.startsWith('/')) return names.map((ns): Found => ({ name: `${q} in ${ns}`, url: streamHref(ns, q), kind: 'Stream' }))
       const all = await Promise.all([
-        orNone(api.getSubscription({ id: q }).then((s) => ({ name: s.id, url: href(`/subscriptions/${encodeURIComponent(s.id)}`), kind: 'Subscription' }))),
+        orNone(api.getSubscription({ id: q }).then((s) => (s.mode === 'mirror' ? { name: s.id, url: href('/mirrors'), kind: 'Mirror' } : { name: s.id, url: href(`/subscriptions/${encodeURIComponent(s.id)}`), kind: 'Subscription' }))),
         ...names.map((ns) => orNone(api.getEvent({ ns, event: q }).then((e) => ({ name: `${e.id} in ${ns}`, url: eventHref(ns, e.id), kind: 'Event' })))),
       ])
       return all.flat()

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type * as T from '../../../typescript/src/types.js'
-import { api } from '../lib/api.js'
+import { api, delivering, statusOf } from '../lib/api.js'
 import { count, counted, line, pretty, span } from '../lib/format.js'
 import { type Load, useLoad, usePages } from '../lib/load.js'
 import { may } from '../lib/me.js'
@@ -22,8 +22,8 @@ export function Subscription({ id }: { id: string }): JSX.Element {
   const load = useLoad(`subscription ${id}`, {
     cli: line('sub', 'show', id), every: live,
     run: async (api) => {
-      const sub = await api.getSubscription({ id })
-      return { sub, status: await api.getStatus({ id }) }
+      const sub = await delivering(api, id)
+      return { sub, status: await statusOf(api, id) }
     },
   })
   return (
@@ -72,7 +72,7 @@ function StatusPart({ sub, status, reload }: Whole & { reload: () => void }): JS
       </div>
       {status.source_error && <p class="problem" role="alert"><Sentence>{status.source_error}</Sentence></p>}
       {status.next_attempt_at && <p>The endpoint failed again and again; the next probe is due <Time at={status.next_attempt_at} />.</p>}
-      {sub.mode !== 'mirror' && <Chart id={sub.id} />}
+      <Chart id={sub.id} />
       <Section title="Lanes that wait" actions={(status.parked ?? 0) > 0 && <ActButton act={retryLanes(sub.id)} then={reload} />}>
         <Table
           label="Lanes that wait" rows={status.parked_lanes ?? []} id={(l) => l.lane} empty="No lane waits: every path is delivered in order."
@@ -276,7 +276,7 @@ function Settings({ sub: loaded, reload }: { sub: T.Subscription; reload: () => 
           danger act={{ name: 'Delete', done: `${id} is deleted.`, cli: line('sub', 'rm', id, '--yes'), run: (api) => api.deleteSubscription({ id }) }}
           question={`Delete ${id}? Events that wait are not delivered, its dead letters and attempts are gone. There is no undo.`}
           count={async (api) => {
-            const status = await api.getStatus({ id })
+            const status = await statusOf(api, id)
             return `${counted(status.undelivered ?? status.backlog ?? 0, 'undelivered event')} and ${counted(status.dead_letters ?? 0, 'dead letter')} go.`
           }}
           then={() => go(href('/subscriptions'))}
@@ -405,7 +405,7 @@ function Seek({ id, reload }: { id: string; reload: () => void }): JSX.Element {
     <form class="edit" onSubmit={(e) => e.preventDefault()}>
       <Field label="Move to" hint="new, all, an age such as 10m, a time, a sequence or an event ID." value={to} set={setTo} />
       <AskButton danger act={{ name: 'Seek', done: `${id} goes on at ${to}.`, cli: line('sub', 'seek', id, to, '--yes'), run: (api) => api.seekSubscription({ id, body: { to } }) }} question={`Move ${id} to ${to}? Events before it that wait are skipped; events behind it that were delivered are sent again.`} then={reload} count={async (api) => {
-        const status = await api.getStatus({ id })
+        const status = await statusOf(api, id)
         return `${counted(status.undelivered ?? status.backlog ?? 0, 'event')} wait now.`
       }} />
     </form>

@@ -76,7 +76,7 @@ class Operations:
         """Create a ticket for feeds: `POST /v1/namespaces/{ns}/feed/tickets`."""
         return self._call("POST", "/v1/namespaces/{ns}/feed/tickets", {"ns": ns}, {}, {"Idempotency-Key": idempotency_key}, body)
 
-    def create_namespace_subscription(self, ns: t.NamespaceName, body: t.SubscriptionRequest | t.TargetRequest, *, idempotency_key: str | None = None) -> t.Subscription | t.SubscriptionWithSecret:
+    def create_namespace_subscription(self, ns: t.NamespaceName, body: t.SubscriptionRequest | t.TargetRequest | t.MirrorRequest, *, idempotency_key: str | None = None) -> t.Subscription | t.SubscriptionWithSecret | t.Mirror:
         """Create a subscription in a namespace: `POST /v1/namespaces/{ns}/subscriptions`."""
         return self._call("POST", "/v1/namespaces/{ns}/subscriptions", {"ns": ns}, {}, {"Idempotency-Key": idempotency_key}, body)
 
@@ -92,7 +92,7 @@ class Operations:
         """Create a stream, or confirm an identical one: `PUT /streams/{ns}/{path}`."""
         return self._whole("PUT", "/streams/{ns}/{path}", {"ns": ns, "path": path}, {"subscription": subscription}, {"Stream-TTL": stream_ttl, "Stream-Expires-At": stream_expires_at, "Stream-Closed": stream_closed, "Stream-Forked-From": stream_forked_from, "Stream-Fork-Offset": stream_fork_offset, "Stream-Fork-Sub-Offset": stream_fork_sub_offset, "Content-Type": content_type}, body)
 
-    def create_subscription(self, body: t.SubscriptionRequest | t.TargetRequest, *, idempotency_key: str | None = None) -> t.Subscription | t.SubscriptionWithSecret:
+    def create_subscription(self, body: t.SubscriptionRequest | t.TargetRequest | t.MirrorRequest, *, idempotency_key: str | None = None) -> t.Subscription | t.SubscriptionWithSecret | t.Mirror:
         """Create a subscription: `POST /v1/subscriptions`."""
         return self._call("POST", "/v1/subscriptions", {}, {}, {"Idempotency-Key": idempotency_key}, body)
 
@@ -280,7 +280,7 @@ class Operations:
         """Get the attempts of a subscription over the last day, in steps: `GET /v1/subscriptions/{id}/statistics`."""
         return self._call("GET", "/v1/subscriptions/{id}/statistics", {"id": id}, {"since": since, "step": step}, {})
 
-    def get_status(self, id: t.SubscriptionID) -> t.Status:
+    def get_status(self, id: t.SubscriptionID) -> t.Status | t.MirrorStatus:
         """Get the status of a subscription: `GET /v1/subscriptions/{id}/status`."""
         return self._call("GET", "/v1/subscriptions/{id}/status", {"id": id}, {}, {})
 
@@ -292,7 +292,7 @@ class Operations:
         """Get a subscription and the acknowledged offsets of its streams: `GET /streams/{ns}/__ds/subscriptions/{id}`."""
         return self._call("GET", "/streams/{ns}/__ds/subscriptions/{id}", {"ns": ns, "id": id}, {}, {})
 
-    def get_subscription(self, id: t.SubscriptionID) -> t.Subscription:
+    def get_subscription(self, id: t.SubscriptionID) -> t.AnySubscription:
         """Get a subscription: `GET /v1/subscriptions/{id}`."""
         return self._call("GET", "/v1/subscriptions/{id}", {"id": id}, {}, {})
 
@@ -468,7 +468,7 @@ class Operations:
         """List the changes of a namespace, as another namespace follows it: `GET /v1/namespaces/{ns}/observe`."""
         return self._call("GET", "/v1/namespaces/{ns}/observe", {"ns": ns}, {"since": since, "limit": limit, "depth": depth}, {})
 
-    def patch_subscription(self, id: t.SubscriptionID, body: dict[str, Any], *, if_match: str | None = None) -> t.Subscription:
+    def patch_subscription(self, id: t.SubscriptionID, body: t.SubscriptionEdit, *, if_match: str | None = None) -> t.AnySubscription:
         """Update a subscription with a JSON merge patch: `PATCH /v1/subscriptions/{id}`."""
         return self._call("PATCH", "/v1/subscriptions/{id}", {"id": id}, {}, {"If-Match": if_match}, body)
 
@@ -516,7 +516,7 @@ class Operations:
         """Create a stream subscription, or confirm an identical one: `PUT /streams/{ns}/__ds/subscriptions/{id}`."""
         return self._call("PUT", "/streams/{ns}/__ds/subscriptions/{id}", {"ns": ns, "id": id}, {}, {}, body)
 
-    def put_subscription(self, id: t.SubscriptionID, body: t.SubscriptionRequest | t.TargetRequest) -> t.Subscription | t.SubscriptionWithSecret:
+    def put_subscription(self, id: t.SubscriptionID, body: t.SubscriptionRequest | t.TargetRequest | t.MirrorRequest) -> t.Subscription | t.SubscriptionWithSecret | t.Mirror:
         """Create a subscription under a client-chosen ID: `PUT /v1/subscriptions/{id}`."""
         return self._call("PUT", "/v1/subscriptions/{id}", {"id": id}, {}, {}, body)
 
@@ -560,7 +560,7 @@ class Operations:
         """Extend the lease of a claimed job: `POST /v1/namespaces/{ns}/jobs/{job}/renew`."""
         return self._call("POST", "/v1/namespaces/{ns}/jobs/{job}/renew", {"ns": ns, "job": job}, {}, {"Idempotency-Key": idempotency_key}, body)
 
-    def resume_subscription(self, id: t.SubscriptionID, *, idempotency_key: str | None = None) -> t.Subscription:
+    def resume_subscription(self, id: t.SubscriptionID, *, idempotency_key: str | None = None) -> t.AnySubscription:
         """Resume a paused, disabled or suspended subscription: `POST /v1/subscriptions/{id}/resume`."""
         return self._call("POST", "/v1/subscriptions/{id}/resume", {"id": id}, {}, {"Idempotency-Key": idempotency_key})
 

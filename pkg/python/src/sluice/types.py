@@ -62,6 +62,9 @@ class Agreement(TypedDict):
     rate_per_minute: NotRequired[int]
 
 
+AnySubscription: TypeAlias = "Subscription | Mirror"
+"""Any subscription; those of the mode `mirror` have members of their own."""
+
 
 class Appointment(TypedDict):
     action: Action
@@ -455,12 +458,12 @@ class Dsub(TypedDict):
     description: NotRequired[str]
     id: str
     lease_ttl_ms: int
-    pattern: str
+    pattern: str | None
     status: Literal["active", "failed"]
     streams: list[DsubStreamsItem]
     subscription_id: str
     type: Literal["webhook", "pull-wake"]
-    wake_stream: str
+    wake_stream: str | None
     webhook: NotRequired[DsubWebhook]
 
 
@@ -1082,7 +1085,7 @@ class ListModulesResult(TypedDict):
 
 class ListNamespaceSubscriptionsResult(TypedDict):
     next_cursor: str
-    subscriptions: list[Subscription]
+    subscriptions: list[Subscription | ListedMirror]
 
 
 
@@ -1145,7 +1148,7 @@ class ListSubscriptionEventsResult(TypedDict):
 
 class ListSubscriptionsResult(TypedDict):
     next_cursor: str
-    subscriptions: list[Subscription]
+    subscriptions: list[Subscription | ListedMirror]
 
 
 
@@ -1176,6 +1179,35 @@ class ListUnsafeProducersResult(TypedDict):
 class ListWatchesResult(TypedDict):
     next_cursor: str
     watches: list[Watch]
+
+
+
+class ListedMirror(TypedDict):
+    """A mirror in a list, with its status."""
+
+    approved_by: str
+    begun_at: NotRequired[str]
+    created_at: str
+    created_by: str
+    credential_at: NotRequired[str]
+    depth: Literal["catalog", "summary", "full"]
+    description: str
+    grant: NotRequired[str]
+    id: SubscriptionID
+    metadata: NotRequired[dict[str, str]]
+    mode: Literal["mirror"]
+    namespace: NamespaceName
+    path_prefix: NotRequired[str]
+    poll_interval: Duration
+    reason: NotRequired[Literal["operator", "label_raised", "origin_replaced", "mirror_cycle", "access_revoked"]]
+    revision: int
+    source: str
+    state: Literal["active", "suspended"]
+    status: MirrorStatus
+    suspend_detail: NotRequired[str]
+    suspended_at: NotRequired[str]
+    updated_at: str
+    weight: float
 
 
 
@@ -1243,6 +1275,16 @@ class Mirror(TypedDict):
 
 
 
+class MirrorEdit(TypedDict):
+    """The change of a mirror."""
+
+    description: NotRequired[str]
+    metadata: NotRequired[dict[str, str]]
+    poll_interval: NotRequired[Duration]
+    weight: NotRequired[float]
+
+
+
 class MirrorFork(TypedDict):
     at: str
     digest: str
@@ -1288,6 +1330,21 @@ MirrorGap = TypedDict(
     },
 )
 """A range of the source that the mirror does not have."""
+
+
+class MirrorRequest(TypedDict):
+    credential: NotRequired[str]
+    depth: NotRequired[Literal["catalog", "summary", "full", "claims", "entries"]]
+    description: NotRequired[str]
+    id: NotRequired[SubscriptionID]
+    metadata: NotRequired[dict[str, str]]
+    mode: Literal["mirror"]
+    namespace: NotRequired[NamespaceName]
+    path_prefix: NotRequired[str]
+    poll_interval: NotRequired[Duration]
+    source: str
+    weight: NotRequired[float]
+
 
 
 class MirrorStatus(TypedDict):
@@ -2073,7 +2130,7 @@ class Subscription(TypedDict):
     idempotency_key: NotRequired[str]
     last_event_at: str | None
     metadata: NotRequired[dict[str, str] | None]
-    mode: Mode
+    mode: Literal["push", "wake"]
     module: NotRequired[str]
     namespace: NamespaceName
     pattern: str
@@ -2090,6 +2147,8 @@ class Subscription(TypedDict):
     target: NotRequired[str]
     updated_at: str
 
+
+SubscriptionEdit: TypeAlias = "dict[str, Any] | MirrorEdit"
 
 
 class SubscriptionHealth(TypedDict):
@@ -2143,7 +2202,7 @@ class SubscriptionRequest(TypedDict):
     id: NotRequired[SubscriptionID]
     idempotency_key: NotRequired[str]
     metadata: NotRequired[dict[str, str]]
-    mode: NotRequired[Mode]
+    mode: NotRequired[Literal["push", "wake"]]
     namespace: NotRequired[NamespaceName]
     pattern: str
     policy: NotRequired[Policy]
@@ -2153,6 +2212,8 @@ class SubscriptionRequest(TypedDict):
 
 
 class SubscriptionWithSecret(TypedDict):
+    """The subscription with its secret, which no other response includes."""
+
     agreed: NotRequired[Agreement]
     cancelled_at: NotRequired[str]
     created_at: str
@@ -2166,7 +2227,7 @@ class SubscriptionWithSecret(TypedDict):
     idempotency_key: NotRequired[str]
     last_event_at: str | None
     metadata: NotRequired[dict[str, str] | None]
-    mode: Mode
+    mode: Literal["push", "wake"]
     module: NotRequired[str]
     namespace: NamespaceName
     pattern: str
