@@ -31,7 +31,7 @@ type dispatcher struct {
 	sub     *sluice.Subscription
 	lanes   *laneTable
 	breaker breaker.Breaker
-	failing failing
+	failing breaker.Failing
 
 	limits      []*rate.Limiter // none: unbounded
 	throttled   time.Time       // nothing is sent before this, because of the rate
@@ -191,7 +191,7 @@ func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
 // The buckets start full if the rate has changed, or if these are the first settings.
 func (d *dispatcher) adopt(sub *sluice.Subscription, given sluice.Rate, first bool) { //nolint:revive // first is a fact
 	if d.sub.Endpoint.URL != sub.Endpoint.URL {
-		d.breaker, d.failing = d.breaker.Reset(), failing{}
+		d.breaker, d.failing = d.breaker.Reset(), breaker.Failing{}
 		d.throttled = time.Time{} // it was the wait of the other endpoint
 	}
 	if limit := cmp.Or(given, sub.Policy.Rate); first || cmp.Or(given, d.sub.Policy.Rate) != limit {

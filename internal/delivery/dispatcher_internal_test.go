@@ -182,35 +182,3 @@ func TestDispatcher_EntersResults(t *testing.T) {
 		require.Equal(t, c.want, p.text(now), c.name)
 	}
 }
-
-// A subscription whose every attempt fails is told of, and then disabled.
-func TestFailing_IsJudged(t *testing.T) {
-	t.Parallel()
-	const after = 100 * time.Minute
-	begin := time.Unix(1_800_000_000, 0)
-	failed := &sluice.Attempt{Outcome: sluice.Failed, Duration: sluice.Duration(time.Minute)}
-	since := func(percent int) failing { return failing{begin, percent} }
-	for _, c := range []struct {
-		name string
-		is   failing
-		a    *sluice.Attempt
-		at   time.Duration // after begin
-		want failing
-		how  judgement
-	}{
-		{"no attempt", since(50), nil, after * 2, since(50), judgedWell},
-		{"the first failure", failing{}, failed, time.Minute, since(0), judgedWell},
-		{"at half of the time", since(0), failed, after / 2, since(0), judgedWell},
-		{"after half of the time", since(0), failed, after/2 + 1, since(50), judgedWell},
-		{"several steps at once", since(0), failed, after/100*90 + 1, since(90), judgedWell},
-		{"a step that was told", since(70), failed, after/100*70 + 1, since(70), judgedWell},
-		{"all of the time", since(90), failed, after, since(90), judgedWell},
-		{"more than that", since(90), failed, after + 1, since(100), judgedOver},
-		{"success", since(90), &sluice.Attempt{Outcome: sluice.Delivered}, after * 2, failing{}, judgedWell},
-		{"gone", since(90), &sluice.Attempt{Outcome: sluice.Gone, Verdict: sluice.Verdict{Cancel: true}}, after * 2, failing{}, judgedGone},
-	} {
-		is, how := c.is.judge(c.a, after, begin.Add(c.at))
-		require.Equal(t, c.want, is, c.name)
-		require.Equal(t, c.how, how, c.name)
-	}
-}

@@ -50,11 +50,11 @@ func TestDispatcher_AdoptsSettings(t *testing.T) {
 		d.sub, d.limits = c.is, limitsOf(c.is.Policy.Rate)
 		before := d.limits
 		d.breaker = breaker.Opened(now, 0)
-		d.failing, d.throttled = failing{since: now}, now
+		d.failing, d.throttled = breaker.Failing{Since: now}, now
 		d.adopt(c.to, c.given, c.first)
 		require.Same(t, c.to, d.sub, c.name)
 		require.Equal(t, c.keepsState, !d.breaker.Closed(), c.name)
-		require.Equal(t, c.keepsState, d.failing == failing{since: now}, c.name)
+		require.Equal(t, c.keepsState, d.failing == breaker.Failing{Since: now}, c.name)
 		require.Equal(t, c.keepsState && c.keepsRate, d.throttled.Equal(now), c.name)
 		require.Equal(t, c.bucket, len(d.limits) == 1, c.name)
 		if c.bucket {

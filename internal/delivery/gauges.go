@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 )
 
@@ -21,7 +22,7 @@ func (r *runner) publishGauges() {
 	r.board.publish(&model.DeliveryGauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
 		InFlight: r.lanes.busy, Buffered: len(r.lanes.held), Parked: r.lanes.parked - r.lanes.quiet, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.State(),
-		Failing: r.failing != failing{},
+		Failing: r.failing != breaker.Failing{},
 	}, r.lanes, time.Now())
 }
 

@@ -56,25 +56,25 @@ func (r *runner) tellBreaker(ctx context.Context) {
 // much of it.
 func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	before := r.failing
-	is, how := before.judge(a, r.sub.Policy.DisableAfter.Std(), time.Now())
+	is, how := before.Judge(a, r.sub.Policy.DisableAfter.Std(), time.Now())
 	r.failing = is
-	if how == judgedGone {
+	if how == breaker.EndpointGone {
 		r.breaker = r.breaker.Reset() // its state has no use any more
 		return errGone
 	}
-	if is.alerted > before.alerted {
+	if is.Alerted > before.Alerted {
 		r.alert(ctx)
 	}
-	if how != judgedOver {
+	if how != breaker.TooLong {
 		return nil
 	}
-	r.failing = failing{} // a resumed subscription starts counting again
-	return r.ports.Registry.DisableFailing(ctx, r.sub, "every attempt has failed since "+is.since.UTC().Format(time.RFC3339))
+	r.failing = breaker.Failing{} // a resumed subscription starts counting again
+	return r.ports.Registry.DisableFailing(ctx, r.sub, "every attempt has failed since "+is.Since.UTC().Format(time.RFC3339))
 }
 
 // alert announces the progress of continuous failure.
 func (r *runner) alert(ctx context.Context) {
-	since, reached := r.failing.since, r.failing.alerted
+	since, reached := r.failing.Since, r.failing.Alerted
 	r.log.LogAttrs(ctx, slog.LevelWarn, "every attempt fails", slog.String("subscription", r.id),
 		slog.Int("percent", reached), slog.Time("since", since), slog.Time("disabled_at", since.Add(r.sub.Policy.DisableAfter.Std())))
 	r.observe.Failing(r.sub, reached, since)
@@ -92,8 +92,8 @@ func (r *runner) health(now time.Time) (h model.Health) {
 	if r.breaker.Held().Sub(now) > holdNoted {
 		h.HeldUntil = stamp(r.breaker.Held())
 	}
-	if f := r.failing; !f.since.IsZero() && (h.Breaker != "" || f.alerted > 0 || now.Sub(f.since) >= failingNoted) {
-		h.FailingSince, h.Alerted = stamp(f.since), f.alerted
+	if f := r.failing; !f.Since.IsZero() && (h.Breaker != "" || f.Alerted > 0 || now.Sub(f.Since) >= failingNoted) {
+		h.FailingSince, h.Alerted = stamp(f.Since), f.Alerted
 	}
 	if h != (model.Health{}) {
 		h.Revision = r.sub.Revision
@@ -116,7 +116,7 @@ func (r *runner) restoreHealth(ctx context.Context) error {
 		r.breaker = breakerOf(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
-	if r.failing = (failing{h.FailingSince, h.Alerted}); h.Alerted > 0 {
+	if r.failing = (breaker.Failing{Since: h.FailingSince, Alerted: h.Alerted}); h.Alerted > 0 {
 		r.ports.Announce.StillFailing(r.sub, h.Alerted, h.FailingSince)
 	}
 	r.breaker = breakerOf(h)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -94,7 +95,7 @@ func (t *timers) due() <-chan time.Time {
 
 // idle reports whether the runner can end without losing state.
 func (r *runner) idle(now time.Time) bool {
-	return r.lanes.empty() && r.breaker.Closed() && !r.waitsUntil().After(now) && !r.askAt.After(now) && r.failing == failing{} &&
+	return r.lanes.empty() && r.breaker.Closed() && !r.waitsUntil().After(now) && !r.askAt.After(now) && r.failing == breaker.Failing{} &&
 		r.record.allWell() && r.evaluator.cheap() && r.full(now)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/delivery/breaker"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,7 +19,7 @@ func (d *dispatcher) apply(a *act, now time.Time) (turned bool) {
 		a.more = d.lanes.retryAll(now)
 		a.done <- actedDone
 	case sluice.ReplayProved:
-		d.failing = failing{}
+		d.failing = breaker.Failing{}
 		turned = d.turn(d.breaker.Proved(d.sub.Policy.Window, now))
 		a.done <- actedDone
 	case sluice.ReplayRetry, sluice.ReplayDiscard, sluice.ReplayRange, sluice.ReplayDeadLetters:

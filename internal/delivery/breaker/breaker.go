@@ -1,5 +1,6 @@
 // Package breaker holds back requests to an endpoint in trouble (decision 0008). It decides from the
-// outcomes of earlier requests, without clock and I/O.
+// outcomes of earlier requests, without clock and I/O. It also tells when an endpoint has failed for
+// too long.
 package breaker
 
 import (
