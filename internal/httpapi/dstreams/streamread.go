@@ -2,6 +2,7 @@ package dstreams
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -44,17 +45,18 @@ func (s *Handler) getStream(c echo.Context) error {
 		return err
 	}
 	SetPage(c, page, durable.FormatOffset(page.Next))
+	body := durable.Join(page.Messages, page.ContentType)
 	if r.from.Now {
-		return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
+		return c.Blob(http.StatusOK, page.ContentType, body)
 	}
-	tag := pageTag(page)
+	tag := pageTag(page, body)
 	h := c.Response().Header()
 	h.Set("ETag", tag)
 	h.Set(echo.HeaderCacheControl, caching(c, page))
 	if matches(c.Request().Header.Get("If-None-Match"), tag) {
 		return c.NoContent(http.StatusNotModified)
 	}
-	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
+	return c.Blob(http.StatusOK, page.ContentType, body)
 }
 
 // reading parses a read. A stream whose events are all hidden looks missing to a caller that may
@@ -78,10 +80,13 @@ func (s *Handler) reading(c echo.Context) (reading, error) {
 	return r, err
 }
 
-// pageTag returns the ETag of a page: the stream, the range of the page, whether the stream ends
-// there, and which part of the range is lost.
-func pageTag(page durable.Page) string {
-	tag := fmt.Sprintf("%s:%d:%d", page.ID, page.From, page.Next)
+// pageTag returns the ETag of a page: the stream, the range of the page, a digest of the body,
+// whether the stream ends there, and which part of the range is lost. The range alone does not
+// identify the body: events are erased, callers see different ones, and a new log numbers its own
+// from 1 again.
+func pageTag(page durable.Page, body []byte) string {
+	sum := sha256.Sum256(body)
+	tag := fmt.Sprintf("%s:%d:%d:%x", page.ID, page.From, page.Next, sum[:12])
 	if page.Ended() {
 		tag += ":c"
 	}
@@ -134,8 +139,9 @@ func (s *Handler) longPoll(c echo.Context, r reading) error {
 	if len(page.Messages) == 0 {
 		return c.NoContent(http.StatusNoContent)
 	}
-	c.Response().Header().Set("ETag", pageTag(page))
-	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
+	body := durable.Join(page.Messages, page.ContentType)
+	c.Response().Header().Set("ETag", pageTag(page, body))
+	return c.Blob(http.StatusOK, page.ContentType, body)
 }
 
 // sendStream streams new content as server-sent events. An error before the first page is an
