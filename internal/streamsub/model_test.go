@@ -172,19 +172,34 @@ func (w *world) told() worker {
 // finish is a worker that reads what it was told of and says so. What it read counts, whether it is believed or not.
 func (w *world) finish(one worker, in streamsub.Input) (refused string) {
 	in.Do, in.Wake, in.Generation = streamsub.Called, one.wake, one.generation
+	stale := false // another report was faster
 	for _, p := range one.streams {
 		if !p.Pending() || !in.Done && w.random.IntN(2) == 0 {
 			continue
 		}
+		if seqs := w.events[p.Path]; len(seqs) > 0 && w.random.IntN(4) == 0 { // on to the present end
+			p.Tail = max(p.Tail, seqs[len(seqs)-1])
+		}
 		in.Acks = append(in.Acks, streamsub.Ack{Path: p.Path, Offset: p.Tail})
 		w.read(p)
+		if w.random.IntN(40) == 0 {
+			w.erase(p.Path)
+		}
+		stale = stale || !w.s.Follows(p.Path) || w.s.Links[p.Path].Acked > p.Tail || w.s.Base > p.Tail
 	}
 	current := w.s.Wake != nil && w.s.Wake.ID == one.wake
 	refused = w.step(in)
+	require.False(w.t, !stale && refused == streamsub.InvalidOffset, "what a worker has read is valid")
 	if !current {
 		require.Equal(w.t, streamsub.Fenced, refused, "an earlier wake's worker is not heard")
 	}
 	return refused
+}
+
+// erase removes the events of a path: no worker has to be told of them any more.
+func (w *world) erase(path string) {
+	delete(w.events, path)
+	delete(w.due, path)
 }
 
 func (w *world) read(p streamsub.Stream) {

@@ -267,16 +267,22 @@ func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err 
 
 // checkAck refuses an offset that is not between the cursor and the end of the stream. The cursor
 // itself is valid even behind that end, because notices list it: a fork begins at the end of its
-// source and may have no events of its own, and those of other streams expire.
+// source and may have no events of its own. If the stream has nothing behind the cursor any more,
+// any offset of the log is valid, and counts as the end: a worker may have read events that were
+// erased since, or have aged out.
 func (s *Subscription) checkAck(a Ack, v View) error {
 	tail := s.tail(a.Path, v)
 	cursor := s.cursor(a.Path, tail)
+	end := max(tail, cursor)
+	if v.Tails[a.Path] <= cursor {
+		end = max(end, v.At)
+	}
 	switch {
 	case !s.Follows(a.Path):
 		return refuse(InvalidOffset, "%q is not a stream of this subscription", a.Path)
 	case a.Offset < cursor:
 		return refuse(InvalidOffset, "%q is already acknowledged beyond this offset", a.Path)
-	case a.Offset > max(tail, cursor):
+	case a.Offset > end:
 		return refuse(InvalidOffset, "%q ends before this offset", a.Path)
 	}
 	return nil
@@ -287,14 +293,15 @@ func (s *Subscription) tail(path string, v View) uint64 {
 	return max(v.Tails[path], s.Wake.Snapshot[path])
 }
 
-// ack moves the cursor of a stream with the given tail forward. If the cursor is already there, it
-// creates no link.
+// ack moves the cursor of a stream with the given tail forward, up to that tail. If the cursor is
+// already there, it creates no link.
 func (s *Subscription) ack(a Ack, tail uint64) {
-	if a.Offset <= s.cursor(a.Path, tail) {
+	offset := min(a.Offset, tail)
+	if offset <= s.cursor(a.Path, tail) {
 		return
 	}
 	link := s.Links[a.Path]
-	link.Acked = a.Offset
+	link.Acked = offset
 	s.Links[a.Path] = link
 }
 

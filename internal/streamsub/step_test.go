@@ -373,7 +373,8 @@ func TestStep_AcceptsTheCursorOfAnEmptyStream(t *testing.T) {
 	}{
 		"its cursor":        {5, "", "g1 events/a@12 named@5"},
 		"behind its cursor": {4, streamsub.InvalidOffset, "g1 w until 30 named@5"},
-		"beyond its cursor": {6, streamsub.InvalidOffset, "g1 w until 30 named@5"},
+		"beyond its cursor": {12, "", "g1 events/a@12 named@5"},
+		"beyond the log":    {13, streamsub.InvalidOffset, "g1 w until 30 named@5"},
 	} {
 		s := made(streamsub.Webhook)
 		s.Generation, s.Wake, s.Links = 1, wake, map[string]streamsub.Link{"named": {Explicit: true, Acked: 5}}
@@ -382,6 +383,30 @@ func TestStep_AcceptsTheCursorOfAnEmptyStream(t *testing.T) {
 			Acks: []streamsub.Ack{{Path: "named", Offset: tt.fork}, {Path: "events/a", Offset: 12}},
 		}
 		next, _, err := streamsub.Step(s, in, streamsub.View{At: 12, Tails: map[string]uint64{"named": 0, "events/a": 12}}, after(1))
+		require.Equal(t, tt.code, code(err), name)
+		require.Equal(t, tt.then, state(&next), name)
+	}
+}
+
+// A worker may have read events that were erased since: their offsets count as the end of the stream, and the report is not refused.
+func TestStep_AcceptsOffsetsOfErasedEvents(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		tail  uint64 // what is left
+		acked uint64
+		code  string
+		then  string
+	}{
+		"all is erased":                    {0, 14, "", "g1 events/a@12"},
+		"what was acknowledged is left":    {11, 14, "", "g1 events/a@12"},
+		"something is left that is unread": {12, 14, streamsub.InvalidOffset, "g1 w until 30 events/a@11"},
+		"the log never had it":             {0, 16, streamsub.InvalidOffset, "g1 w until 30 events/a@11"},
+	} {
+		s := made(streamsub.Webhook)
+		s.Generation, s.Links = 1, map[string]streamsub.Link{"events/a": {Acked: 11}}
+		s.Wake = &streamsub.Wake{ID: "w", Trigger: "events/a", Snapshot: map[string]uint64{"events/a": 12}, Until: after(30)}
+		in := streamsub.Input{Do: streamsub.Called, Wake: "w", Generation: 1, Done: true, Acks: []streamsub.Ack{{Path: "events/a", Offset: tt.acked}}}
+		next, _, err := streamsub.Step(s, in, streamsub.View{At: 15, Tails: map[string]uint64{"events/a": tt.tail}}, after(1))
 		require.Equal(t, tt.code, code(err), name)
 		require.Equal(t, tt.then, state(&next), name)
 	}

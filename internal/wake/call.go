@@ -161,7 +161,11 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	if c.tails, err = c.engine.tails(ctx, c.sub, now.Path, paths); err != nil {
 		return Input{}, err
 	}
-	return Input{Tails: c.tails, Callback: &c.cb}, nil
+	in := Input{Tails: c.tails, Callback: &c.cb}
+	if slices.ContainsFunc(c.cb.Acks, func(p Position) bool { return !c.tails[p.Path].valid(p.Acked, now.acked(p.Path), 0) }) {
+		in.End, err = c.engine.ports.Streams.End(ctx, c.sub.Namespace)
+	}
+	return in, err
 }
 
 // admit returns an error if the token is not valid for the consumer's present state. It must belong

@@ -15,6 +15,12 @@ func list(paths ...sluice.Path) []sluice.Path { return paths }
 
 func acks(all ...wake.Position) []wake.Position { return all }
 
+// upTo is a callback at a time at which the log ends at a sequence.
+func upTo(end uint64, in wake.Input) wake.Input {
+	in.End = end
+	return in
+}
+
 // S1-37…44, S1-72…81, S1-88…90, S1-94…101, S1-130…133.
 func TestCallback_KnownEffects(t *testing.T) {
 	t.Parallel()
@@ -37,6 +43,8 @@ func TestCallback_KnownEffects(t *testing.T) {
 		{"not even to -1", "S1-131", live(), call(has(15), wake.Callback{Acks: acks(acked(primary, 0))}), time.Second, live(until(second)), ""},
 		{"of several of one stream the farthest counts", "S1-131", live(), call(has(15), wake.Callback{Acks: acks(acked(primary, 12), acked(primary, 14), acked(primary, 11))}), time.Second, live(until(second), follows(acked(primary, 14))), ""},
 		{"what was acknowledged before stays acknowledged when the end is not known", "S1-79", live(), call(wake.Tails{}, wake.Callback{Acks: acks(acked(primary, 10))}), time.Second, live(until(second)), ""},
+		{"of events that were erased since they count as the end", "S1-89", live(), upTo(12, call(has(0), wake.Callback{Acks: acks(acked(primary, 12))})), time.Second, live(until(second)), ""},
+		{"also if older ones that were acknowledged are left", "S1-89", live(two), upTo(12, call(both(11, 4), wake.Callback{Acks: acks(acked(tools, 12), acked(primary, 11)), Done: true})), time.Second, idle(follows(acked(primary, 11), acked(tools, 4))), ""},
 		{"late acknowledgements of the last cycle count", "S1-79", idle(), call(has(10), wake.Callback{Acks: acks(acked(primary, 10))}), time.Minute, idle(), ""},
 
 		{"a stream that is subscribed to begins at its end", "S1-75, S1-97", live(), call(both(10, 7), wake.Callback{Subscribe: list(tools)}), time.Second, live(until(second), follows(acked(primary, 10), acked(tools, 7))), ""},
@@ -56,6 +64,8 @@ func TestCallback_KnownEffects(t *testing.T) {
 		{"the epoch is looked at before the wake id", "S1-90", live(), wake.Input{Tails: has(11), Callback: &wake.Callback{Epoch: 2, WakeID: "w2"}}, time.Second, live(), sluice.WakeStale},
 		{"another wake id is refused", "S1-41, S1-88, S1-130", waking(), call(has(11), wake.Callback{WakeID: "w2", Done: true}), time.Second, waking(), sluice.WakeTaken},
 		{"an offset beyond the end is refused", "S1-89", live(), call(has(11), wake.Callback{Acks: acks(acked(primary, 12))}), time.Second, live(), sluice.WakeOffset},
+		{"also up to the end of the log, while something is pending", "S1-89", live(), upTo(12, call(has(11), wake.Callback{Acks: acks(acked(primary, 12))})), time.Second, live(), sluice.WakeOffset},
+		{"and beyond the end of the log, though nothing is pending", "S1-89", live(), upTo(12, call(has(0), wake.Callback{Acks: acks(acked(primary, 13))})), time.Second, live(), sluice.WakeOffset},
 		{"so is one of a stream that is not followed", "S1-89", live(), call(both(11, 7), wake.Callback{Acks: acks(acked(tools, 7))}), time.Second, live(), sluice.WakeOffset},
 		{"though it is subscribed to right then", "S1-89", live(), call(both(11, 7), wake.Callback{Acks: acks(acked(tools, 7)), Subscribe: list(tools)}), time.Second, live(), sluice.WakeOffset},
 		{"a refusal ends no cycle and claims nothing", "S1-80", waking(), call(has(11), wake.Callback{WakeID: "w3", Acks: acks(acked(primary, 12)), Done: true}), time.Second, waking(), sluice.WakeOffset},

@@ -34,6 +34,10 @@ type shelf struct {
 	decisions map[sluice.Path]model.Decision
 	shown     map[sluice.Path]uint64 // of what is withheld in part
 	looked    []sluice.Path          // how far who may see it
+
+	end     uint64 // of the log
+	endless error  // instead of it
+	ended   int    // so often was it asked for
 }
 
 func (s *shelf) Get(context.Context, string, sluice.Path) (Entry, error) {
@@ -71,6 +75,11 @@ func (s *shelf) Visible(_ context.Context, _ *sluice.Subscription, path sluice.P
 
 func (s *shelf) Last(_ context.Context, _ string, path sluice.Path) (uint64, error) {
 	return s.tails[path].Seq, nil
+}
+
+func (s *shelf) End(context.Context, string) (uint64, error) {
+	s.ended++
+	return s.end, s.endless
 }
 
 func (s *shelf) Woken(*sluice.Subscription) { s.woken++ }
@@ -331,4 +340,25 @@ func TestLookAhead_SavesALookThatIsOfNow(t *testing.T) {
 	a = nil
 	require.Equal(t, fresh, take())
 	r.work.Wait()
+}
+
+// The end of the log is asked for only if an offset is beyond the end of its stream.
+func TestCall_LooksForTheEndOfTheLog(t *testing.T) {
+	t.Parallel()
+	e, s, sub := shelved()
+	s.tails["/a"], s.end = Tail{Seq: 3}, 7
+	c := NewConsumer("/a", incarnation(sub), 1, 3)
+	decide := func(acked uint64) (Input, error) {
+		k := &call{engine: e, sub: sub, path: "/a", claim: Claim{Of: c.Of}, cb: Callback{Acks: []Position{{Path: "/a", Acked: acked}}}}
+		return k.decide(t.Context(), c)
+	}
+	for acked, end := range map[uint64]uint64{3: 0, 4: 7, 8: 7} {
+		in, err := decide(acked)
+		require.NoError(t, err)
+		require.Equal(t, end, in.End)
+	}
+	require.Equal(t, 2, s.ended)
+	s.endless = errors.New("away")
+	_, err := decide(4)
+	require.ErrorIs(t, err, s.endless)
 }

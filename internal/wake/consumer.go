@@ -70,6 +70,22 @@ func (t Tail) end() uint64 {
 // hidden reports whether the stream has messages but none that the subscription's owner may see.
 func (t Tail) hidden() bool { return t.Withheld && t.Shown <= t.Start }
 
+// reach returns how far the stream can be acknowledged: up to its end, but not at all if the
+// subscription's owner may see nothing of it.
+func (t Tail) reach() uint64 {
+	if t.hidden() {
+		return 0
+	}
+	return t.Seq
+}
+
+// valid reports whether an offset of a stream that is acknowledged up to acked may be acknowledged.
+// If nothing is pending, any offset of the log may be, and counts as the end of the stream: the
+// server issued it when the stream still had the events that were erased since, or have aged out.
+func (t Tail) valid(offset, acked, logEnd uint64) bool {
+	return offset <= max(t.reach(), acked) || offset <= logEnd && !t.pending(acked)
+}
+
 // Tails are snapshots of streams. A stream without a snapshot counts as not pending.
 type Tails map[sluice.Path]Tail
 

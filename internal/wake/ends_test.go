@@ -132,4 +132,10 @@ func TestStep_NothingHiddenIsAcknowledged(t *testing.T) { // issue 13, attack 10
 		_, err := rules().Step(live(), call(wake.Tails{primary: tt.tail}, cb), noon)
 		require.Equal(t, tt.want, sluice.CodeOf(err), name)
 	}
+	for _, tail := range []wake.Tail{hidden, {}} { // a hidden stream and none: there is no difference
+		cb := wake.Callback{Acks: acks(acked(primary, 15))}
+		next, err := rules().Step(live(), upTo(30, call(wake.Tails{primary: tail}, cb)), noon)
+		require.NoError(t, err)
+		require.Equal(t, acks(acked(primary, 10)), next.Streams)
+	}
 }

@@ -135,6 +135,8 @@ func (w *world) acknowledgement(own sluice.Path) wake.Position {
 	switch {
 	case w.chance(12):
 		return acked(path, w.seq+1+w.random.Uint64N(3)) // beyond the end
+	case s.erased > 0 && w.chance(3):
+		return acked(path, s.erased)
 	case w.chance(2) || len(s.messages) == 0:
 		return acked(path, s.tail().Seq)
 	}

@@ -184,7 +184,7 @@ func (r *reference) called(l life) outcome {
 	}
 	for _, ack := range cb.Acks {
 		if was, followed := l.acked[ack.Path]; followed && !r.in.Tails[ack.Path].Gone {
-			l.acked[ack.Path] = max(was, ack.Acked)
+			l.acked[ack.Path] = max(was, min(ack.Acked, r.in.Tails[ack.Path].Seq))
 		}
 	}
 	r.subscribed(l)
@@ -239,7 +239,8 @@ func (r *reference) verdict(l life) sluice.Code {
 		if t.Gone || !followed && leaves[ack.Path] {
 			continue
 		}
-		if !followed || ack.Acked > max(t.Seq, was) {
+		erased := t.Seq <= max(was, t.Start) && ack.Acked <= r.in.End // or aged out: what a worker has read may be no more
+		if !followed || ack.Acked > max(t.Seq, was) && !erased {
 			return sluice.WakeOffset
 		}
 	}

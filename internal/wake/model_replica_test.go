@@ -89,7 +89,7 @@ func (r *replica) change(path sluice.Path, in wake.Input, named []sluice.Path, t
 			return nil
 		}
 		return func() op {
-			in.Tails = w.tails(append(c.Paths(), named...))
+			in.Tails, in.End = w.tails(append(c.Paths(), named...)), w.seq
 			return r.decide(&c, revision, in, func(next *wake.Consumer, code sluice.Code) op {
 				if next == nil {
 					return r.change(path, in, named, then)
@@ -111,6 +111,9 @@ func (r *replica) decide(c *wake.Consumer, revision int, in wake.Input, then fun
 			w.wrong(fmt.Errorf("%s on %s: %w", describe(&in), c.Path, wrong))
 		}
 		w.notice(c, &next, &in)
+		if err == nil && oversteps(c, &in) {
+			w.seen["callback acknowledges what is no more"]++
+		}
 		if !of(c).equal(of(&next)) || !c.Due.Equal(next.Due) || c.Failures != next.Failures {
 			if !w.put(&next, revision) {
 				return then(nil, "")
@@ -118,6 +121,14 @@ func (r *replica) decide(c *wake.Consumer, revision int, in wake.Input, then fun
 		}
 		return func() op { return then(&next, codeOf(err)) }
 	}
+}
+
+// oversteps reports whether a callback acknowledges more than a stream of the consumer has by now.
+func oversteps(c *wake.Consumer, in *wake.Input) bool {
+	return in.Callback != nil && slices.ContainsFunc(in.Callback.Acks, func(ack wake.Position) bool {
+		was, followed := of(c).acked[ack.Path]
+		return followed && ack.Acked > max(was, in.Tails[ack.Path].Seq)
+	})
 }
 
 func describe(in *wake.Input) string {

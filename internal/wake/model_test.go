@@ -73,6 +73,8 @@ func (w *world) nature() {
 	case n < 43:
 		w.owner = w.random.IntN(2)
 		w.term++
+	case n < 44 && w.chance(2):
+		w.erase(pick(w, everywhere()))
 	case n < 44:
 		if r := pick(w, w.replicas[:]); r.alive {
 			r.kill()
@@ -179,7 +181,7 @@ func history(seed uint64, steps int) *world {
 func whatHasToHappen() []string {
 	return []string{
 		"lost race", "kill in the middle", "notice without the lease", "comes back", "late answer", "hang", "callback succeeds",
-		"callback: ALREADY_CLAIMED", "callback: STALE_EPOCH", "callback: INVALID_OFFSET", "callback: CONSUMER_GONE",
+		"callback: ALREADY_CLAIMED", "callback: STALE_EPOCH", "callback: INVALID_OFFSET", "callback: CONSUMER_GONE", "callback acknowledges what is no more",
 		"look: idle to waking", "look: live to idle", "look: live to waking", "look: waking to removed", "look: live to removed", "look: idle to removed",
 		"answer: waking to live", "done: waking to idle", "done: waking to waking", "done: live to idle", "done: live to waking", "three days: waking to removed",
 		"callback: waking to live", "callback: waking to idle", "callback: live to idle", "callback: live to waking", "callback: live to removed",

@@ -43,6 +43,7 @@ type world struct {
 // stream is a path's log. Its lives follow one another.
 type stream struct {
 	messages []uint64
+	erased   uint64 // the last message that is no more
 	start    uint64
 	life     int
 	alive    bool
@@ -122,6 +123,16 @@ func (w *world) delete(path sluice.Path) {
 	w.seq++
 	s.alive, s.start = false, w.seq
 	w.tell("delete", "%s at %d", path, w.seq)
+}
+
+// erase removes the messages of a stream, which goes on without them.
+func (w *world) erase(path sluice.Path) {
+	s := w.streams[path]
+	if len(s.messages) == 0 {
+		return
+	}
+	s.erased, s.messages = s.messages[len(s.messages)-1], nil
+	w.tell("erase", "%s up to %d", path, s.erased)
 }
 
 func (s *stream) tail() wake.Tail {

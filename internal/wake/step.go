@@ -11,7 +11,8 @@ import (
 // Input is an event that a consumer handles. At most one of Answer and Callback is set; with
 // neither, Step checks the deadline and the streams.
 type Input struct {
-	Tails    Tails // of Consumer.Paths and of all streams in the callback; read after the consumer's record
+	Tails    Tails  // of Consumer.Paths and of all streams in the callback; read after the consumer's record
+	End      uint64 // the last sequence of the log; 0: unknown, if the callback has no offset beyond Tails
 	Answer   *Answer
 	Callback *Callback
 
@@ -63,7 +64,7 @@ func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 	}
 	switch {
 	case in.Callback != nil:
-		if err := r.call(&next, in.Callback, in.Tails, now); err != nil {
+		if err := r.call(&next, &in, now); err != nil {
 			return c, err
 		}
 	case in.Answer != nil:
@@ -191,49 +192,52 @@ func (c *Consumer) acknowledge(sent Tails) {
 
 // call executes a callback completely or not at all (S1-80). If the consumer then follows no stream
 // any more, Step removes it.
-func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error {
-	if err := c.admit(in, tails); err != nil {
+func (r Rules) call(c *Consumer, in *Input, now time.Time) error {
+	if err := c.admit(in); err != nil {
 		return err
 	}
-	for _, ack := range in.Acks {
-		if at := c.position(ack.Path); at >= 0 && !tails[ack.Path].Gone {
-			c.Streams[at].Acked = max(c.Streams[at].Acked, ack.Acked) // positions never go back (S1-131)
+	cb := in.Callback
+	for _, ack := range cb.Acks {
+		if at, t := c.position(ack.Path), in.Tails[ack.Path]; at >= 0 && !t.Gone {
+			c.Streams[at].Acked = max(c.Streams[at].Acked, min(ack.Acked, t.reach())) // positions never go back (S1-131)
 		}
 	}
-	c.drop(tails)
-	c.subscribe(in.Subscribe, tails)
-	c.unsubscribe(in.Unsubscribe)
+	c.drop(in.Tails)
+	c.subscribe(cb.Subscribe, in.Tails)
+	c.unsubscribe(cb.Unsubscribe)
 	if len(c.Streams) > MaxStreams {
 		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer can follow at most %d streams", MaxStreams)
 	}
-	if c.State == sluice.WakeLive || c.State == sluice.WakeWaking && in.WakeID != "" {
+	if c.State == sluice.WakeLive || c.State == sluice.WakeWaking && cb.WakeID != "" {
 		c.live(now) // a claim needs the wake id (S1-39, S1-73); after it every callback counts (S1-42)
 	}
-	if in.Done {
+	if cb.Done {
 		c.idle()
 	}
 	return nil
 }
 
 // admit returns the error if a callback is refused.
-func (c *Consumer) admit(in *Callback, tails Tails) error {
+func (c *Consumer) admit(in *Input) error {
+	cb := in.Callback
 	switch {
 	case c.WakeID == "": // it was never woken: the caller's token is from its predecessor with the same epoch
 		return gone()
-	case in.Epoch != c.Epoch:
-		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, in.Epoch)
-	case in.WakeID != "" && in.WakeID != c.WakeID:
+	case cb.Epoch != c.Epoch:
+		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, cb.Epoch)
+	case cb.WakeID != "" && cb.WakeID != c.WakeID:
 		return sluice.Errorf(sluice.WakeTaken, "this is not the current wake: stop")
 	}
-	for _, ack := range in.Acks {
+	for _, ack := range cb.Acks {
 		at := c.position(ack.Path)
-		if tails[ack.Path].Gone || at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
+		t := in.Tails[ack.Path]
+		if t.Gone || at < 0 && slices.Contains(cb.Unsubscribe, ack.Path) {
 			continue // the stream was deleted, or left by an earlier copy of this callback (S1-79)
 		}
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
 		}
-		if end := tails[ack.Path]; end.hidden() && ack.Acked > c.Streams[at].Acked || ack.Acked > max(end.Seq, c.Streams[at].Acked) {
+		if !t.valid(ack.Acked, c.Streams[at].Acked, in.End) {
 			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q was not issued by this server, or is beyond the end of the stream", ack.Path)
 		}
 	}

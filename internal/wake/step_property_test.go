@@ -87,7 +87,7 @@ func anyCallback(t *rapid.T) *wake.Callback {
 }
 
 func anyInput(t *rapid.T, c wake.Consumer) wake.Input {
-	in := wake.Input{Tails: anyTails(t, "tails", &c)}
+	in := wake.Input{Tails: anyTails(t, "tails", &c), End: rapid.Uint64Range(0, 7).Draw(t, "end")}
 	switch rapid.IntRange(0, 4).Draw(t, "kind") {
 	case 0:
 	case 1:
