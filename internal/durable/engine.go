@@ -24,6 +24,9 @@ type Store interface {
 	// LastSeq returns the sequence of the last event that was ever stored in a namespace, even if
 	// that event is deleted. It sees everything stored before the call.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
+	// SeqAt returns the sequence of the first event or record of a namespace that was stored at a
+	// time or later; 0: there is none. It sees everything stored before the call.
+	SeqAt(ctx context.Context, namespace string, at time.Time) (uint64, error)
 	// Events returns the first events on a path in (after, upTo], ascending, possibly not all of
 	// them. It returns none only if there are none.
 	Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error)
@@ -162,24 +165,45 @@ func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
 	return s, nil
 }
 
+// current is load, except that an expired stream is as if it had been deleted at its expiry: later
+// events on its path belong to another stream.
+func (e *Engine) current(ctx context.Context, key Key) (*stream, error) {
+	s, err := e.load(ctx, key)
+	if err != nil || s.State != Live || !s.expired(e.now()) {
+		return s, err
+	}
+	last, err := e.store.Tail(ctx, key.Namespace, key.Path)
+	if err != nil {
+		return nil, err
+	}
+	later, err := e.store.SeqAt(ctx, key.Namespace, s.expiry())
+	if err != nil {
+		return nil, err
+	}
+	if later > 0 {
+		last = later - 1
+	}
+	s.Record = Record{State: Gone, Start: max(last, s.revision, s.Start), Writes: s.Writes}
+	return s, nil
+}
+
 // open reads a stream, and reports whether it exists. Code StreamGone if it was deleted and is kept
 // only for its forks.
 func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err error) {
-	s, err = e.load(ctx, key)
+	s, err = e.current(ctx, key)
 	if err != nil {
 		return nil, false, err
 	}
-	switch {
-	case s.State == Soft:
+	switch s.State {
+	case Soft:
 		alive, err := e.alive(ctx, s, "", 1)
 		if err == nil && len(alive) > 0 {
 			err = gone()
 		}
 		return s, false, err
-	case s.State == Live && s.expired(e.now()):
-		return s, false, nil
-	case s.State == Live:
+	case Live:
 		return s, true, nil
+	case Gone:
 	}
 	return e.implicit(ctx, s)
 }

@@ -105,6 +105,7 @@ func (f *Follower) look(ctx context.Context) (Page, <-chan struct{}, error) {
 		return page, p.changed, err
 	}
 	if f.tail.isOver() {
+		f.tail.set.forget(f.tail)
 		f.Close()
 	}
 	page, err := f.Read(ctx)

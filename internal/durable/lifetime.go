@@ -44,16 +44,21 @@ func (l Lifetime) equal(o Lifetime) bool {
 		(l.ExpiresAt == nil) == (o.ExpiresAt == nil) && (l.ExpiresAt == nil || l.ExpiresAt.Equal(*o.ExpiresAt))
 }
 
-// expired reports whether the stream's lifetime is over.
-func (r *Record) expired(now time.Time) bool {
+// expiry returns when the stream's lifetime is over; the zero time without a limit.
+func (r *Record) expiry() time.Time {
 	l := r.Lifetime
 	switch {
 	case l.ExpiresAt != nil:
-		return !now.Before(*l.ExpiresAt)
+		return *l.ExpiresAt
 	case l.TTL != nil:
-		return !now.Before(r.Renewed.Add(*l.TTL + *l.TTL/renewals))
+		return r.Renewed.Add(*l.TTL + *l.TTL/renewals)
 	}
-	return false
+	return time.Time{}
+}
+
+// expired reports whether the stream's lifetime is over.
+func (r *Record) expired(now time.Time) bool {
+	return !r.Lifetime.isZero() && !now.Before(r.expiry())
 }
 
 // left returns how long the record of a stream with a lifetime has to be kept if the stream is not

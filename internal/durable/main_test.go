@@ -100,6 +100,10 @@ func (u *user) LastSeq(ctx context.Context, ns string) (uint64, error) {
 	return u.space.store.Log.LastSeq(ctx, ns)
 }
 
+func (u *user) SeqAt(ctx context.Context, ns string, at time.Time) (uint64, error) {
+	return u.space.store.Log.SeqAt(ctx, ns, at)
+}
+
 func (u *user) Events(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
 	u.reads.Add(1)
 	return u.space.store.Log.PathEvents(ctx, ns, path, after, upTo)

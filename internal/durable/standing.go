@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"time"
 )
 
 // Standing is a stream's state for a follower.
@@ -21,23 +20,18 @@ func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
 	var failed error
 	var asking sync.WaitGroup
 	asking.Go(func() { last, failed = e.store.Tail(ctx, key.Namespace, key.Path) })
-	s, err := e.load(ctx, key)
+	s, err := e.current(ctx, key)
 	asking.Wait()
 	if err := cmp.Or(err, failed); err != nil {
 		return Standing{}, err
 	}
-	return s.standing(last, e.now()), nil
+	return s.standing(last), nil
 }
 
 // standing returns a stream's state, given the sequence of the last event on its path.
-func (s *stream) standing(last uint64, now time.Time) Standing {
+func (s *stream) standing(last uint64) Standing {
 	st := Standing{Last: last, Start: s.Start}
-	switch {
-	case s.State == Soft, s.State == Live && s.expired(now):
-		st.Gone = true
-	case s.State == Gone:
-		st.Gone = s.Start > 0 && last <= s.Start
-	}
+	st.Gone = s.State == Soft || s.State == Gone && s.Start > 0 && last <= s.Start
 	if last <= s.Start {
 		st.Last = s.inheritedEnd()
 	}

@@ -288,6 +288,7 @@ type part struct {
 func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.over = t.over || t.s.expired(now) // what is stored later belongs to another stream
 	if t.over || after < t.floor || t.toRead(read, now) {
 		return part{}, false
 	}
@@ -307,15 +308,10 @@ func (t *tail) part(after uint64, into []*item, read, now time.Time) (p part, ok
 }
 
 // toRead reports whether a follower has to read the log because of the record: to renew the
-// lifetime, to complete an abandoned record, or because the stream has expired. Except for an
-// expired stream, it asks only one follower in a while to do so. It does not ask one that has just
-// read.
+// lifetime, or to complete an abandoned record. It asks only one follower in a while to do so, and
+// none that has just read.
 func (t *tail) toRead(read, now time.Time) bool {
-	recent := now.Sub(read) < believed
-	switch {
-	case t.s.expired(now):
-		return !recent || !t.s.expired(read)
-	case recent, !t.s.stale(now) && !t.s.abandoned(now), now.Sub(t.asked) < believed:
+	if now.Sub(read) < believed || !t.s.stale(now) && !t.s.abandoned(now) || now.Sub(t.asked) < believed {
 		return false
 	}
 	t.asked = now

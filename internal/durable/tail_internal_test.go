@@ -197,7 +197,7 @@ func TestTail_IsOver(t *testing.T) {
 	require.True(t, implicit.isOver(), "a marker, on a path without a record")
 }
 
-// One follower at a time has to read because of the record; each, if the lifetime is over.
+// One follower at a time has to read because of the record; each, if the lifetime is over: what follows is another stream.
 func TestTail_RecordRequiresReading(t *testing.T) {
 	t.Parallel()
 	ttl, now := time.Minute, time.Now()
@@ -208,7 +208,6 @@ func TestTail_RecordRequiresReading(t *testing.T) {
 		"young":     {Record{Lifetime: Lifetime{TTL: &ttl}, Renewed: now}, false, false},
 		"stale":     {Record{Lifetime: Lifetime{TTL: &ttl}, Renewed: now.Add(-ttl / 2)}, true, false},
 		"abandoned": {Record{Owner: "x", OwnedAt: now.Add(-time.Minute)}, true, false},
-		"expired":   {Record{Lifetime: Lifetime{TTL: &ttl}, Renewed: now.Add(-2 * ttl)}, true, true},
 	} {
 		s := &stream{key: Key{"ns", "/a"}, Record: c.record}
 		tail := tailOf(New(nil, time.Now), s, 2)
@@ -222,6 +221,10 @@ func TestTail_RecordRequiresReading(t *testing.T) {
 		require.Equal(t, !c.first, ok, "%s: later again", name)
 	}
 	s := &stream{key: Key{"ns", "/a"}, Record: Record{Lifetime: Lifetime{ExpiresAt: new(now.Add(believed / 4))}}}
-	_, ok := tailOf(New(nil, time.Now), s, 2).part(2, nil, now, now.Add(believed/2))
-	require.False(t, ok, "it was read while it lived")
+	tail := tailOf(New(nil, time.Now), s, 2)
+	_, ok := tail.part(2, nil, now, now)
+	require.True(t, ok)
+	_, ok = tail.part(2, nil, now, now.Add(believed/2))
+	require.False(t, ok, "it has expired")
+	require.True(t, tail.isOver())
 }

@@ -36,6 +36,11 @@ func (p Paths) LastSeq(ctx context.Context, namespace string) (uint64, error) {
 	return p.Log.LastSeq(ctx, namespace)
 }
 
+// SeqAt returns the sequence of the first message of a namespace that was stored at a time or later.
+func (p Paths) SeqAt(ctx context.Context, namespace string, at time.Time) (uint64, error) {
+	return p.Log.SeqAt(ctx, namespace, at)
+}
+
 // MaxData returns the maximum size of an event's data, in bytes.
 func (p Paths) MaxData() int { return p.Log.MaxData() }
 
