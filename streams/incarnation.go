@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// incarnationKey is the key of the incarnation in the metadata of a log's stream, and of the stream
-// of mirrors.
+// incarnationKey is the key of the incarnation in the metadata of a log's stream, of the stream of
+// mirrors, and of restored dead letters.
 const incarnationKey = "sluice.incarnation"
 
 // formerKey is the key of the incarnation that a stream had in the backup from which it was restored.

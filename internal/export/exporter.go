@@ -26,12 +26,17 @@ type Source interface {
 	// WatchLogs reports each namespace with its creation time, and then every change, until ctx
 	// ends. The zero time means that the namespace was deleted.
 	WatchLogs(ctx context.Context, change func(name string, since time.Time)) error
+	// Incarnations returns the ID of a namespace's log, and the ID that it had in the backup from
+	// which it was restored; "" if it was not restored.
+	Incarnations(ctx context.Context, namespace string) (is, was string, err error)
 }
 
 // Letters provides dead letters.
 type Letters interface {
 	// TailDeadLetters does what Source.TailEvents does, for the dead letters of all subscriptions.
 	TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error
+	// LetterIncarnations does what Source.Incarnations does, for the stream of dead letters.
+	LetterIncarnations(ctx context.Context) (is, was string, err error)
 }
 
 // Kinds of exported records, for observers.
@@ -154,7 +159,11 @@ func (e *Exporter) exportLogs(ctx context.Context, root *os.Root) {
 
 // exportLog exports a namespace's log, continuing its files.
 func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace string, since time.Time, went func()) (err error) {
-	log, err := openLog(root, namespace, since)
+	is, was, err := e.source.Incarnations(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	log, err := openLog(root, namespace, since, identity{is, was})
 	if err != nil {
 		return err
 	}
@@ -177,7 +186,11 @@ func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace strin
 
 // exportLetters exports the dead letters, continuing their files.
 func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()) error {
-	letters, err := openLetters(root)
+	is, was, err := e.letters.LetterIncarnations(ctx)
+	if err != nil {
+		return err
+	}
+	letters, err := openLetters(root, identity{is, was})
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,23 @@ const (
 
 // position is the progress of an export.
 type position struct {
-	Seq   uint64    `json:"seq"`            // of the last message
-	Since time.Time `json:"since,omitzero"` // when its namespace was created; a new namespace starts from 0
-	Day   string    `json:"day,omitempty"`  // of the last file
-	Bytes int64     `json:"bytes"`          // of that file
+	Seq   uint64    `json:"seq"`                   // of the last message
+	Log   string    `json:"incarnation,omitempty"` // of its stream; another stream starts from 0; "": of an earlier build
+	Since time.Time `json:"since,omitzero"`        // when its namespace was created; a new namespace starts from 0
+	Day   string    `json:"day,omitempty"`         // of the last file
+	Bytes int64     `json:"bytes"`                 // of that file
+}
+
+// identity says which stream sequences are of.
+type identity struct {
+	is  string // its incarnation
+	was string // in the backup from which it was restored; "": it was not restored
+}
+
+// isOf returns whether the position's sequence is of a stream. The position of an earlier build is,
+// unless the stream was restored: then it may be of the stream before.
+func (p position) isOf(id identity) bool {
+	return p.Log == id.is || p.Log == "" && id.was == ""
 }
 
 // readPosition returns the position in a file, and whether there is one.

@@ -20,11 +20,17 @@ type letters struct {
 	at   position
 }
 
-func openLetters(root *os.Root) (*letters, error) {
+// openLetters opens the files at their position. For another stream they are written from its
+// beginning: each is replaced whole.
+func openLetters(root *os.Root, id identity) (*letters, error) {
 	if err := root.MkdirAll(lettersDir, dirMode); err != nil {
 		return nil, err
 	}
 	at, _, err := readPosition(root, lettersPosition)
+	if !at.isOf(id) {
+		at.Seq = 0
+	}
+	at.Log = id.is
 	return &letters{root, at}, err
 }
 

@@ -26,8 +26,9 @@ type log struct {
 	lost func() []sluice.Gap // ranges that are lost to damage; nil: none are
 }
 
-// openLog opens the files of a namespace at their position, and cuts off data after it.
-func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
+// openLog opens the files of a namespace at their position, and cuts off data after it. The files of
+// a restored log begin anew, because those before have events that it lacks, and its first ones.
+func openLog(root *os.Root, namespace string, since time.Time, id identity) (*log, error) {
 	if err := root.MkdirAll(logsDir, dirMode); err != nil {
 		return nil, err
 	}
@@ -37,10 +38,12 @@ func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 		return nil, err
 	}
 	l.at = at
-	if !at.Since.Equal(since) {
-		l.at.Seq, l.at.Since = 0, since // another log with the same name
+	if !at.Since.Equal(since) || !at.isOf(id) {
+		l.at.Seq = 0 // another log with the same name
 	}
-	if !known {
+	l.at.Since, l.at.Log = since, id.is
+	if restored := id.was != "" && !at.isOf(id); restored || !known {
+		l.at.Day, l.at.Bytes = "", 0
 		if err := l.setAside(); err != nil {
 			return nil, err
 		}
@@ -62,7 +65,8 @@ func (l *log) fileOf(day string) string {
 	return path.Join(logsDir, harmless(l.namespace)+"-"+day+".jsonl")
 }
 
-// setAside renames files without a position, because their valid length is unknown.
+// setAside renames the files: without a position their valid length is unknown, and those of another
+// log stay as they are.
 func (l *log) setAside() error {
 	names, err := fs.Glob(l.root.FS(), l.fileOf("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"))
 	if err != nil {

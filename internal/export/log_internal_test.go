@@ -42,7 +42,7 @@ func TestEvent_BelongsToTheFileOfItsDay(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, root.Close()) })
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	l, err := openLog(root, "n", noon)
+	l, err := openLog(root, "n", noon, identity{})
 	require.NoError(t, err)
 	late := stored(2, time.Date(2026, 2, 1, 1, 0, 0, 0, time.FixedZone("", 2*3600)))
 	require.NoError(t, l.write([]sluice.Event{stored(1, noon), late, stored(3, noon.Add(12*time.Hour)), stored(4, noon), stored(5, noon.Add(36*time.Hour))}))
@@ -90,7 +90,7 @@ func newRoot(t *rapid.T) *os.Root {
 // writeAll writes events in batches. A crash lets the files be as after part of the next batch, and
 // the position as before it.
 func writeAll(t *rapid.T, root *os.Root, events []sluice.Event, crash func() bool) {
-	l, err := openLog(root, "n", time.Time{})
+	l, err := openLog(root, "n", time.Time{}, identity{})
 	require.NoError(t, err)
 	for l.at.Seq < uint64(len(events)) {
 		rest := events[l.at.Seq:]
@@ -116,7 +116,7 @@ func writeAll(t *rapid.T, root *os.Root, events []sluice.Event, crash func() boo
 		} else {
 			require.NoError(t, root.WriteFile(l.fileOf(l.at.Day), whole, fileMode))
 		}
-		l, err = openLog(root, "n", time.Time{})
+		l, err = openLog(root, "n", time.Time{}, identity{})
 		require.NoError(t, err)
 	}
 	require.NoError(t, l.close())
@@ -138,4 +138,23 @@ func TestFileName_IsOneElementAndNamesItsID(t *testing.T) {
 		require.LessOrEqual(t, len(harmless(id)), maxName)
 		require.Equal(t, id == other, harmless(id) == harmless(other))
 	})
+}
+
+// S4-88: the position of an earlier build, which names no log, goes on, unless the log was restored since.
+func TestPosition_OfAnEarlierBuildGoesOnUnlessRestored(t *testing.T) {
+	t.Parallel()
+	root, err := os.OpenRoot(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, root.Close()) })
+	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for _, step := range []struct {
+		id   identity
+		next uint64
+	}{{identity{}, 1}, {identity{is: "a"}, 2}, {identity{is: "b"}, 1}, {identity{is: "c", was: "b"}, 1}, {identity{is: "c", was: "b"}, 2}, {identity{}, 1}, {identity{is: "c", was: "b"}, 1}} {
+		l, err := openLog(root, "n", noon, step.id)
+		require.NoError(t, err)
+		require.Equal(t, step.next, l.at.Seq+1, step.id)
+		require.NoError(t, l.write([]sluice.Event{stored(step.next, noon)}))
+		require.NoError(t, l.close())
+	}
 }

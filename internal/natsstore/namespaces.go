@@ -246,6 +246,17 @@ func (s *Store) GivenIncarnation(ctx context.Context, name string) (string, erro
 	return streams.GivenIncarnation(stream.CachedInfo().Config.Metadata), nil
 }
 
+// Incarnations returns the incarnation of a stream, and the one that it had in the backup from which
+// it was restored; "" if it was not restored, or the backup does not name it.
+func (s *Store) Incarnations(ctx context.Context, name string) (is, was string, err error) {
+	stream, err := s.js.Stream(ctx, name)
+	if err != nil {
+		return "", "", fmt.Errorf("incarnation of %s: %w", name, StoreError(ctx, err))
+	}
+	info := stream.CachedInfo()
+	return streams.Incarnation(name, info.Created, info.Config.Metadata), streams.FormerIncarnation(info.Config.Metadata), nil
+}
+
 func usage(info *jetstream.StreamInfo) *sluice.Usage {
 	state := info.State
 	return &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}

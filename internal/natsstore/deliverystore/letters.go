@@ -173,3 +173,9 @@ func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(mod
 		return each(d)
 	})
 }
+
+// LetterIncarnations returns the ID of the stream of dead letters, and the ID that it had in the
+// backup from which it was restored; "" if it was not restored.
+func (s *Store) LetterIncarnations(ctx context.Context) (is, was string, err error) {
+	return s.core.Incarnations(ctx, s.core.Names().DeadLetters())
+}

@@ -28,6 +28,12 @@ func (l *Log) Incarnation(ctx context.Context, ns string) (string, error) {
 	return incarnationOf(info), nil
 }
 
+// Incarnations returns the ID of the log of a namespace, and the ID that it had in the backup from
+// which it was restored; "" if it was not restored.
+func (l *Log) Incarnations(ctx context.Context, ns string) (is, was string, err error) {
+	return l.core.Incarnations(ctx, l.core.Names().EventsStream(ns))
+}
+
 func incarnationOf(info *jetstream.StreamInfo) string {
 	return streams.Incarnation(info.Config.Name, info.Created, info.Config.Metadata)
 }

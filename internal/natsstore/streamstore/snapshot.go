@@ -115,9 +115,10 @@ func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer)
 }
 
 // RestoreStream creates a missing stream from a snapshot, with the number of replicas of this
-// store, and returns its state. A log, and the stream of mirrors, get another incarnation, because
-// sequences that were assigned after the snapshot will be assigned again; the former one is kept
-// beside it. RestoreStream fails if the stream exists. Check the result with Snapshot.Holds.
+// store, and returns its state. A log, and the streams of mirrors and dead letters, get another
+// incarnation, because sequences that were assigned after the snapshot will be assigned again; the
+// former one is kept beside it. RestoreStream fails if the stream exists. Check the result with
+// Snapshot.Holds.
 func (s *Store) RestoreStream(ctx context.Context, name string, from Snapshot, data io.Reader) (StreamState, error) {
 	tools, err := jsm.New(s.core.Conn(), jsm.WithTimeout(snapshotTimeout), jsm.WithDomain(s.core.Options().Domain))
 	if err != nil {
@@ -128,7 +129,8 @@ func (s *Store) RestoreStream(ctx context.Context, name string, from Snapshot, d
 		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
 	}
 	request.Config.Replicas, request.Config.Placement = s.core.Options().Replicas, nil
-	if _, isLog := s.core.Names().LogOf(name); isLog || name == s.core.Names().Mirror() {
+	names := s.core.Names()
+	if _, isLog := names.LogOf(name); isLog || name == names.Mirror() || name == names.DeadLetters() {
 		former := cmp.Or(from.Incarnation, streams.GivenIncarnation(request.Config.Metadata))
 		request.Config.Metadata = streams.WithIncarnation(request.Config.Metadata, former)
 	}
