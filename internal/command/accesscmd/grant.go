@@ -106,7 +106,7 @@ type grantLsCmd struct {
 	Principal string `help:"Filter by holder." placeholder:"PRINCIPAL"`
 	NS        string `name:"ns" help:"Filter by namespace, including grants for a part of it." placeholder:"NAME"`
 	Active    bool   `help:"Show only grants that are neither revoked nor expired."`
-	Limit     int    `help:"Maximum number of results; 0: all." default:"0"`
+	Limit     int    `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"0"`
 }
 
 // Run lists the grants that the caller may see, newest first.

@@ -25,7 +25,7 @@ type moduleLogsCmd struct {
 
 	Handler string        `help:"Filter by the ID of the handler." placeholder:"ID"`
 	Since   string        `help:"Events after a sequence, or attempts since a time or an age such as 10m or 7d." placeholder:"WHEN"`
-	Limit   int           `help:"Maximum number of events of each subscription, the latest ones." default:"100"`
+	Limit   int           `aliases:"last" help:"Maximum number of events of each subscription, the latest ones. --last is another name." default:"100"`
 	Follow  bool          `short:"f" help:"Go on with new attempts until interrupted."`
 	Every   time.Duration `hidden:"" default:"1s"`
 }

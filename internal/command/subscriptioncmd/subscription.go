@@ -45,7 +45,7 @@ type subLsCmd struct {
 	NS    string `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
 	Mode  string `help:"Filter by mode: push or wake." enum:",push,wake" default:"" placeholder:"MODE"`
 	State string `help:"Filter by state: active, paused, disabled, suspended or cancelled." enum:",active,paused,disabled,suspended,cancelled" default:"" placeholder:"STATE"`
-	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
+	Limit int    `aliases:"last" help:"Maximum number of results; 0: all. --last is another name." default:"0"`
 }
 
 // Help explains the health column.
