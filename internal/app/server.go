@@ -263,6 +263,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,
 	})
 	s.counted = quota.WhenAll(2, s.counts.CaughtUp)
+	s.metrics.Know(s.counts.Has)
 	s.metrics.WatchLetters(scraping, s.deliveries.DeadLetterGauges, s.counts.Has)
 	s.limits = limit.Endpoints{
 		Sender: s.sender, Sends: quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), Paces: quota.NewPaces(), Rates: quota.NewRates(), Access: s.index,

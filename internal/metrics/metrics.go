@@ -128,6 +128,10 @@ func (m *Metrics) WatchConnections(open func() int64) {
 	}, func() float64 { return float64(open()) }))
 }
 
+// Know makes the counters those of existing subscriptions only. Call it before the first one is
+// counted. A deleted subscription must not exist any more when Forget is called.
+func (m *Metrics) Know(exists func(namespace, subscription string) bool) { m.of.exists = exists }
+
 // Forget removes the counters of a subscription that was deleted.
 func (m *Metrics) Forget(subscription string) { m.of.forget(subscription) }
 

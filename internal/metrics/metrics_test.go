@@ -122,3 +122,32 @@ func TestMetrics_DeletedSubscriptionIsForgotten(t *testing.T) {
 	m.Forget("erp")
 	require.NotContains(t, scrape(), "erp")
 }
+
+// Attempts of a deleted subscription that end late do not count, and a later one with its id begins anew.
+func TestForget_HoldsForAttemptsThatEndLater(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(slog.New(slog.DiscardHandler))
+	present := map[string]bool{"acme/erp": true}
+	m.Know(func(namespace, id string) bool { return present[namespace+"/"+id] })
+	scrape := func() string {
+		answer := httptest.NewRecorder()
+		m.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		return answer.Body.String()
+	}
+	old := &sluice.Subscription{Namespace: "acme", ID: "erp", Lifecycle: sluice.Lifecycle{CreatedAt: time.Unix(1, 0)}}
+	later := &sluice.Subscription{Namespace: "acme", ID: "erp", Lifecycle: sluice.Lifecycle{CreatedAt: time.Unix(2, 0)}}
+	m.Matched(old)
+	delete(present, "acme/erp")
+	m.Forget("erp")
+	m.Attempted(old, &sluice.Attempt{Outcome: sluice.Delivered})
+	require.NotContains(t, scrape(), "erp")
+	present["acme/erp"] = true
+	m.Attempted(old, &sluice.Attempt{Outcome: sluice.Delivered})
+	m.Attempted(later, &sluice.Attempt{Outcome: sluice.Failed})
+	m.Attempted(old, &sluice.Attempt{Outcome: sluice.Delivered})
+	m.Attempted(later, &sluice.Attempt{Outcome: sluice.Failed})
+	require.Contains(t, scrape(), `sluice_attempts_total{namespace="acme",outcome="failed",subscription="erp"} 2`)
+	require.NotContains(t, scrape(), `outcome="delivered"`)
+	m.Synced(&sluice.Mirror{Namespace: "acme", ID: "low"}, 3, 0)
+	require.Contains(t, scrape(), `sluice_mirror_entries_total{namespace="acme",subscription="low"} 3`)
+}

@@ -60,6 +60,6 @@ func (m *Metrics) SyncFailed(of *sluice.Mirror) { m.mirrored(of, m.of.unsynced, 
 
 func (m *Metrics) mirrored(of *sluice.Mirror, figure *prometheus.Desc, n int) {
 	if n > 0 {
-		m.of.add(&sluice.Subscription{Namespace: of.Namespace, ID: of.ID}, figure, "", float64(n))
+		m.of.add(&sluice.Subscription{Namespace: of.Namespace, ID: of.ID, Mode: sluice.Mirroring}, figure, "", float64(n))
 	}
 }

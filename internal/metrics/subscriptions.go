@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,14 +16,16 @@ import (
 type subscriptions struct {
 	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks, mirrored, gaps, unsynced *prometheus.Desc
 
-	mu  sync.Mutex
-	all map[string]*figures // by id
+	mu     sync.Mutex
+	all    map[string]*figures             // by id
+	exists func(namespace, id string) bool // whether there is such a subscription, except for mirrors
 }
 
 // figures is the counters of one subscription.
 type figures struct {
 	namespace string
-	counts    []count // most have three
+	created   time.Time // the subscription; an id can be used again
+	counts    []count   // most have three
 }
 
 // count is the value of a counter, which may have one more label.
@@ -53,18 +56,25 @@ func newSubscriptions() *subscriptions {
 		gaps:      counter("sluice_mirror_gaps_total", "Ranges of its source that a mirror found missing."),
 		unsynced:  counter("sluice_mirror_sync_failures_total", "Failed syncs of a mirror."),
 		all:       map[string]*figures{},
+		exists:    func(string, string) bool { return true },
 	}
 }
 
 // add adds to a counter of a subscription. It searches the few counters of the subscription one
-// after another, which costs less than a map of labels. A subscription that appears in another
-// namespace begins at 0.
+// after another, which costs less than a map of labels. A subscription that is created again begins
+// at 0. What a deleted one still had in flight does not count: its counters were removed.
 func (s *subscriptions) add(sub *sluice.Subscription, of *prometheus.Desc, label string, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.all[sub.ID]
-	if f == nil || f.namespace != sub.Namespace { // created again in another namespace
-		f = &figures{namespace: sub.Namespace}
+	if f != nil && sub.CreatedAt.Before(f.created) {
+		return
+	}
+	if f == nil || f.namespace != sub.Namespace || f.created.Before(sub.CreatedAt) {
+		if sub.Mode != sluice.Mirroring && !s.exists(sub.Namespace, sub.ID) {
+			return
+		}
+		f = &figures{namespace: sub.Namespace, created: sub.CreatedAt}
 		s.all[sub.ID] = f
 	}
 	for i := range f.counts {
