@@ -244,16 +244,32 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 	})
 }
 
-// Recover returns the progress of the replay's latest attempts. It marks the letters of settled
-// events for deletion, because a crash may have come before that.
+// Recover returns the progress of the replay's latest attempts. It counts those that the stored
+// counters lack, and marks the letters of settled events for deletion, because a crash may have come
+// before either.
 func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription, _, _ uint64) (map[uint64]model.Progress, error) {
 	known, err := l.r.ports.Replays.Recover(ctx, sub, l.r.replay)
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	sent, dead := outcomes(known)
+	l.r.sent, l.r.dead = max(l.r.sent, sent), max(l.r.dead, dead)
 	if letters := l.r.letters.Load(); letters != nil {
-		l.r.mu.Lock()
-		defer l.r.mu.Unlock()
 		l.r.answered = append(l.r.answered, letters.settled(known)...)
 	}
 	return known, err
+}
+
+// outcomes returns the numbers of deliveries that arrived and that became dead letters.
+func outcomes(known map[uint64]model.Progress) (sent, dead uint64) {
+	for _, p := range known {
+		if p.Delivered {
+			sent++
+		}
+		if p.Dead {
+			dead++
+		}
+	}
+	return sent, dead
 }
 
 // Bury stores a dead letter as one of the replay.

@@ -152,11 +152,14 @@ func TestReplays_CrashLeavesNoDeliveredLetters(t *testing.T) { // C01
 	letters = w.deliveries
 	proc = w.start(t)
 	defer func() { proc.stop() }()
+	var now sluice.Replay
 	eventually(t, "the end", func() bool {
-		now, err := replays.Replay(t.Context(), rep)
+		var err error
+		now, err = replays.Replay(t.Context(), rep)
 		require.NoError(t, err)
 		return now.State == sluice.ReplayDone
 	})
+	require.EqualValues(t, 3, now.Sent, "nothing was stored before the crash")
 	require.Zero(t, count())
 	require.Equal(t, 6, w.endpoint.attempts())
 }

@@ -32,6 +32,8 @@ type Receipt interface {
 type Progress struct {
 	EventID     string
 	Settled     bool
+	Delivered   bool
+	Dead        bool // it was given up, and has a dead letter
 	Attempts    int
 	FirstFailed time.Time
 

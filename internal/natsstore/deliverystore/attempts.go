@@ -241,6 +241,7 @@ type tried struct {
 	Probe          bool              `json:"probe"`
 	StartedAt      time.Time         `json:"started_at"`
 	Replay         string            `json:"replay"`
+	Outcome        sluice.Outcome    `json:"outcome"`
 	Verdict        sluice.Verdict    `json:"verdict"`
 }
 
@@ -313,13 +314,14 @@ func progressIn(attempts []tried, sub *sluice.Subscription, replay string) map[u
 // delivery resets the progress.
 func progressed(p model.Progress, a *tried, id string) model.Progress {
 	if a.Verdict.Held != "" {
-		return model.Progress{EventID: id, Settled: p.Settled}
+		return model.Progress{EventID: id, Settled: p.Settled, Delivered: p.Delivered, Dead: p.Dead}
 	}
 	p.EventID = id
 	if p.FirstFailed.IsZero() {
 		p.FirstFailed = a.StartedAt
 	}
 	p.Attempts, p.Settled = max(p.Attempts, a.Number), p.Settled || a.Verdict.Final()
+	p.Delivered, p.Dead = p.Delivered || a.Outcome == sluice.Delivered, p.Dead || a.Verdict.Dead != ""
 	return p
 }
 

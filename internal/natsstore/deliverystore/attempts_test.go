@@ -1,6 +1,7 @@
 package deliverystore_test
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync"
@@ -78,12 +79,13 @@ func TestAttempts_HeldDeliveryStartsAnewAfterARestart(t *testing.T) { // issue 3
 		{EventID: "tried again", Seq: 2, Number: 5, Verdict: held},
 		{EventID: "tried again", Seq: 2, Number: 1, StartedAt: last, Verdict: again},
 		{EventID: "delivered", Seq: 3, Number: 5, Verdict: held},
-		{EventID: "delivered", Seq: 3, Number: 1, Verdict: sluice.Verdict{Settled: true}},
+		{EventID: "delivered", Seq: 3, Number: 1, Outcome: sluice.Delivered, Verdict: sluice.Verdict{Settled: true}},
+		{EventID: "dead", Seq: 4, Number: 1, Verdict: sluice.Verdict{Dead: sluice.Exhausted}},
 	} {
 		if a.StartedAt.IsZero() {
 			a.StartedAt = last.Add(-time.Second)
 		}
-		a.Subscription, a.Outcome = sub.ID, sluice.Failed
+		a.Subscription, a.Outcome = sub.ID, cmp.Or(a.Outcome, sluice.Failed)
 		log.Record(&a, sub.Namespace, func(err error) { done <- err })
 		require.NoError(t, <-done)
 	}
@@ -92,10 +94,11 @@ func TestAttempts_HeldDeliveryStartsAnewAfterARestart(t *testing.T) { // issue 3
 	require.Equal(t, model.Progress{EventID: "held"}, known[1])
 	require.Equal(t, []any{"tried again", 1, false}, []any{known[2].EventID, known[2].Attempts, known[2].Settled})
 	require.WithinDuration(t, last, known[2].FirstFailed, 0)
-	require.True(t, known[3].Settled)
+	require.Equal(t, []bool{true, true, false}, []bool{known[3].Settled, known[3].Delivered, known[3].Dead})
+	require.Equal(t, []bool{true, false, true}, []bool{known[4].Settled, known[4].Delivered, known[4].Dead})
 	behind, err := log.Recover(t.Context(), sub, 2, 2)
 	require.NoError(t, err)
-	require.Equal(t, map[uint64]model.Progress{3: known[3]}, behind)
+	require.Equal(t, map[uint64]model.Progress{3: known[3], 4: known[4]}, behind)
 }
 
 // The attempt of a batch is one of each of its events (issue 18, item 10).
