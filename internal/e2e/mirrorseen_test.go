@@ -267,7 +267,7 @@ func TestMirrorFeed_EndsWithTheCopy(t *testing.T) {
 	s.syncs(t)
 	items, ended := followed(t.Context(), s.api, client.MirrorFeedQuery{Mirror: "m"})
 	require.Equal(t, "subscribed", <-items)
-	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/low?confirm=low", "")
+	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/low", "")
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/low", `{}`)
 	s.publishes(t, "low", "/a/1 other")
 	s.call(t, "POST /v1/subscriptions/m/sync?wait=30s", "") // unless it has found out by itself

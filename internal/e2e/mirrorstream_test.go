@@ -87,7 +87,7 @@ func TestMirrorStream_EqualsItems(t *testing.T) {
 	require.NotContains(t, string(rest), "event: data")
 	s.must(t, http.StatusUnauthorized, "GET "+at, "", as(reader.token)...)
 
-	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/low?confirm=low", "")
+	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/low", "")
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/low", `{}`)
 	s.call(t, "POST /v1/subscriptions/m/sync?wait=30s", "") // unless it has found out by itself
 	s.must(t, http.StatusOK, "POST /v1/subscriptions/m/resume", `{"accept_origin":true}`)

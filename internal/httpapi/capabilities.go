@@ -37,9 +37,6 @@ type NATS struct {
 // capabilities answers GET /v1/capabilities for every authenticated caller: the features and limits
 // by which clients decide. It names no namespace that the caller may not see.
 func (s *Server) capabilities(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "namespace"); err != nil {
-		return err
-	}
 	labels, err := s.coalesceLabels(c)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 // letters.
 func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
 	q := model.DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
-	p, err := httpkit.PageOf(c, "reason", "path", "since")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}
@@ -200,9 +200,6 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 // discardDeadLetters discards all dead letters of a subscription, which requires an explicit
 // parameter.
 func (s *Server) discardDeadLetters(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "all"); err != nil {
-		return err
-	}
 	if c.QueryParam("all") != "true" {
 		return sluice.Errorf(sluice.InvalidRequest, "name the event, or pass all=true to discard all dead letters of the subscription").With("field", "all")
 	}

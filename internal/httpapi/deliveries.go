@@ -59,7 +59,7 @@ func deliveryStates(name string) ([]explain.State, error) {
 // parseDeliveryQuery parses the parameters. Since selects events by sequence or attempts by time,
 // until attempts by time.
 func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
-	p, err := httpkit.PageOf(c, "state", "since", "until", "path", "event_type")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}
@@ -287,9 +287,6 @@ func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]
 
 // parseWindowQuery parses the parameters; wait is 0 to 30 s.
 func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, err error) {
-	if err := httpkit.OnlyParams(c, "after", "types", "limit", "wait", "envelope"); err != nil {
-		return q, 0, err
-	}
 	for _, types := range c.QueryParams()["types"] {
 		q.Types = append(q.Types, httpkit.SplitTypes(types)...)
 	}

@@ -76,7 +76,7 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 // eventQuery parses the parameters. Since and until keep their text: the log resolves event IDs.
 func eventQuery(c echo.Context) (model.EventQuery, error) {
 	q := model.EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
-	p, err := httpkit.PageOf(c, "pattern", "types", "since", "until")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}

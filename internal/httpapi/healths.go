@@ -23,7 +23,7 @@ type healthList struct {
 // answers GET /v1/health/subscriptions. Callers share one view of the store, which may be seconds
 // old.
 func (s *Server) listHealth(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "namespace", "health", "sparkline")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type problemList struct {
 // listProblems lists the problems of the subscriptions that the caller manages. It answers GET
 // /v1/problems: the open ones first, and of one state the oldest first.
 func (s *Server) listProblems(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "namespace", "subscription", "state")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}

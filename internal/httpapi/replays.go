@@ -63,9 +63,6 @@ type replayList struct {
 
 // listReplays answers GET …/replays, newest first, with the ended ones that are kept.
 func (s *Server) listReplays(c echo.Context) error {
-	if err := httpkit.OnlyParams(c); err != nil {
-		return err
-	}
 	all, err := s.opts.Registry.Replays(c.Request().Context(), c.Param("id"))
 	if err != nil {
 		return err

@@ -16,10 +16,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// guard returns a handler that checks the requirement of a route before it calls the route's
-// handler, and again when the body has arrived.
+// guard returns a handler that checks the query and the requirement of a route before it calls the
+// route's handler, and the requirement again when the body has arrived.
 func (s *Server) guard(r httpkit.Route) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if err := r.CheckQuery(c); err != nil {
+			return err
+		}
 		if err := cmp.Or(r.Demand(c), s.hasRoom(r)); err != nil {
 			return err
 		}
@@ -93,25 +96,25 @@ func (s *Server) routes() []httpkit.Route {
 		httpkit.On(http.MethodGet, "/openapi.json", httpkit.Open, s.openapiJSON),
 		httpkit.On(http.MethodPost, callbackRoute, httpkit.Open, s.callback),
 
-		httpkit.On(http.MethodGet, "/v1/capabilities", httpkit.Authenticated, s.capabilities),
+		httpkit.On(http.MethodGet, "/v1/capabilities", httpkit.Authenticated, s.capabilities, "namespace"),
 
-		httpkit.On(http.MethodGet, "/v1/namespaces", httpkit.Authenticated, s.listNamespaces),
+		httpkit.OnPages("/v1/namespaces", httpkit.Authenticated, s.listNamespaces),
 		httpkit.On(http.MethodPut, "/v1/namespaces/:ns", s.rights.NamespaceAdmin, s.putNamespace),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns", s.rights.SeesNamespace, s.getNamespace),
 		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns", s.rights.NamespaceAdmin, s.deleteNamespace),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/event-types", s.rights.SeesNamespace, s.listEventTypes),
+		httpkit.OnPages("/v1/namespaces/:ns/event-types", s.rights.SeesNamespace, s.listEventTypes),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/event-types/:type", s.rights.SeesNamespace, s.getEventType),
 		httpkit.On(http.MethodPut, "/v1/namespaces/:ns/event-types/:type", s.rights.NamespaceAdmin, s.putEventType),
 		httpkit.On(http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", s.rights.NamespaceAdmin, s.deleteEventType),
 		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbPublish), s.publish),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbRead), s.listEvents),
+		httpkit.OnPages("/v1/namespaces/:ns/events", s.rights.OnSomePath(sluice.VerbRead), s.listEvents, "pattern", "types", "since", "until"),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event", s.rights.OnSomePath(sluice.VerbRead), s.getEvent),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/events/:event/deliveries", s.rights.OnSomePath(sluice.VerbRead), s.listEventDeliveries),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/attempts", s.rights.OnSomePath(sluice.VerbSubscribe), s.listAttempts),
+		httpkit.OnPages("/v1/namespaces/:ns/events/:event/deliveries", s.rights.OnSomePath(sluice.VerbRead), s.listEventDeliveries),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/attempts", s.rights.OnSomePath(sluice.VerbSubscribe), s.listAttempts, "after", "wait", "limit", "subscription"),
 		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.erase),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/tombstones", s.rights.NamespaceAdmin, s.listTombstones),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state", s.rights.OnSomePath(sluice.VerbRead), s.listState),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state/*", s.rights.OnSomePath(sluice.VerbRead), s.getState),
+		httpkit.OnPages("/v1/namespaces/:ns/state", s.rights.OnSomePath(sluice.VerbRead), s.listState, append(httpkit.FilterParams(), "pattern", "at_seq")...),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/state/*", s.rights.OnSomePath(sluice.VerbRead), s.getState, "at_seq"),
 	}
 	all = append(all, s.admin.Routes()...)
 	all = append(all, s.feeds.Routes()...)
@@ -151,12 +154,12 @@ func (s *Server) subscriptionRoutes() []httpkit.Route {
 		// The registry checks access first (S0-54, S0-55).
 		httpkit.On(http.MethodPost, "/v1/subscriptions", httpkit.Authenticated, s.createSubscription),
 		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/subscriptions", httpkit.Authenticated, s.createSubscription),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/subscriptions", httpkit.Authenticated, s.listSubscriptions),
-		httpkit.On(http.MethodPost, "/v1/subscriptions/batch", httpkit.Authenticated, s.createSubscriptions),
-		httpkit.On(http.MethodGet, "/v1/subscriptions", httpkit.Authenticated, s.listSubscriptions),
-		httpkit.On(http.MethodGet, "/v1/health/subscriptions", httpkit.Authenticated, s.listHealth),
-		httpkit.On(http.MethodGet, "/v1/overview", httpkit.Authenticated, s.overview),
-		httpkit.On(http.MethodGet, "/v1/problems", httpkit.Authenticated, s.listProblems),
+		httpkit.OnPages("/v1/namespaces/:ns/subscriptions", httpkit.Authenticated, s.listSubscriptions, "mode", "state", "order", "source"),
+		httpkit.On(http.MethodPost, "/v1/subscriptions/batch", httpkit.Authenticated, s.createSubscriptions, "dry_run"),
+		httpkit.OnPages("/v1/subscriptions", httpkit.Authenticated, s.listSubscriptions, "namespace", "mode", "state", "order", "source"),
+		httpkit.OnPages("/v1/health/subscriptions", httpkit.Authenticated, s.listHealth, "namespace", "health", "sparkline"),
+		httpkit.On(http.MethodGet, "/v1/overview", httpkit.Authenticated, s.overview, "namespace"),
+		httpkit.OnPages("/v1/problems", httpkit.Authenticated, s.listProblems, "namespace", "subscription", "state"),
 		httpkit.On(http.MethodGet, "/v1/problems/:problem", httpkit.Authenticated, s.getProblem),
 		httpkit.On(http.MethodPatch, "/v1/problems/:problem", httpkit.Authenticated, s.patchProblem),
 		httpkit.On(http.MethodPut, one, httpkit.Authenticated, s.putSubscription), // same as POST
@@ -176,17 +179,17 @@ func (s *Server) subscriptionRoutes() []httpkit.Route {
 		httpkit.On(http.MethodGet, one+"/replays/:replay", s.owned, s.getReplay),
 		httpkit.On(http.MethodPost, one+"/replays/:replay/cancel", s.owned, s.cancelReplay),
 		s.mirrors.Or(httpkit.On(http.MethodGet, one+"/status", s.owned, s.subscriptionStatus)),
-		httpkit.On(http.MethodGet, one+"/statistics", s.owned, s.statistics),
-		httpkit.On(http.MethodGet, one+"/consumers", s.woken, s.listConsumers),
+		httpkit.On(http.MethodGet, one+"/statistics", s.owned, s.statistics, "since", "step"),
+		httpkit.OnPages(one+"/consumers", s.woken, s.listConsumers, "state"),
 		httpkit.On(http.MethodGet, one+"/consumers/:consumer", s.woken, s.getConsumer),
-		httpkit.On(http.MethodGet, one+"/deliveries", s.delivering(insteadOfLooking), s.listDeliveries),
+		httpkit.OnPages(one+"/deliveries", s.delivering(insteadOfLooking), s.listDeliveries, "state", "since", "until", "path", "event_type"),
 		httpkit.On(http.MethodGet, one+"/deliveries/:event", s.delivering(insteadOfLooking), s.getDelivery),
 		httpkit.On(http.MethodPost, one+"/deliveries/:event/retry", s.delivering(insteadOfRetrying), s.retryDelivery),
 		httpkit.On(http.MethodPost, one+"/deliveries/:event/discard", s.delivering(insteadOfLooking), s.discardDelivery),
-		httpkit.On(http.MethodGet, one+"/events", s.delivering(insteadOfReading), s.subscriptionEvents),
+		httpkit.On(http.MethodGet, one+"/events", s.delivering(insteadOfReading), s.subscriptionEvents, "after", "types", "limit", "wait", "envelope"),
 
-		httpkit.On(http.MethodGet, one+"/dead-letters", s.delivering(insteadOfLooking), s.listDeadLetters),
-		httpkit.On(http.MethodDelete, one+"/dead-letters", s.delivering(insteadOfLooking), s.discardDeadLetters),
+		httpkit.OnPages(one+"/dead-letters", s.delivering(insteadOfLooking), s.listDeadLetters, "reason", "path", "since"),
+		httpkit.On(http.MethodDelete, one+"/dead-letters", s.delivering(insteadOfLooking), s.discardDeadLetters, "all"),
 		httpkit.On(http.MethodPost, one+"/dead-letters/redrive", s.delivering(insteadOfRetrying), s.redriveDeadLetters),
 		httpkit.On(http.MethodGet, one+"/dead-letters/:event", s.delivering(insteadOfLooking), s.getDeadLetter),
 		httpkit.On(http.MethodDelete, one+"/dead-letters/:event", s.delivering(insteadOfLooking), s.discardDeadLetter),

@@ -116,9 +116,6 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 
 // stateQuery parses the parameters except those of the filter.
 func stateQuery(c echo.Context) (q model.StateQuery, err error) {
-	if err = httpkit.OnlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, httpkit.FilterParams()...)...); err != nil {
-		return q, err
-	}
 	if pattern := c.QueryParam("pattern"); pattern != "" {
 		if q.Pattern, err = sluice.ParsePattern(pattern); err != nil {
 			return q, err
@@ -158,9 +155,6 @@ func atSeq(c echo.Context) (uint64, error) {
 // It answers GET …/state/{path}. Codes NotFound, also for a hidden event and for a path without
 // one; WindowExceeded.
 func (s *Server) getState(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "at_seq"); err != nil {
-		return err
-	}
 	at, err := atSeq(c)
 	if err != nil {
 		return err

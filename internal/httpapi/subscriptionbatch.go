@@ -96,9 +96,6 @@ func (s *Server) createSubscriptions(c echo.Context) error {
 }
 
 func isDryRun(c echo.Context) (bool, error) {
-	if err := httpkit.OnlyParams(c, "dry_run"); err != nil {
-		return false, err
-	}
 	return c.QueryParam("dry_run") == "true", httpkit.OneOf(c, "dry_run", "true", "false")
 }
 

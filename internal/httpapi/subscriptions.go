@@ -124,11 +124,7 @@ func namespaceOf(c echo.Context) string { return cmp.Or(c.Param("ns"), c.QueryPa
 // of those that the caller manages (S0-08, C16), newest first, or by ID with order=id, which is
 // stable while others are created. Mirrors are listed with mode=mirror only.
 func (s *Server) listSubscriptions(c echo.Context) error {
-	params := []string{"namespace", "mode", "state", "order", "source"}
-	if c.Param("ns") != "" {
-		params = params[1:]
-	}
-	p, err := httpkit.PageOf(c, params...)
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}

@@ -88,9 +88,6 @@ func (s *Server) tailed(c echo.Context, q model.TailQuery) error {
 // parseTailQuery parses the parameters. An absent after asks for the present place, and 0 does not;
 // After is 0 for both, and listAttempts tells them apart.
 func parseTailQuery(c echo.Context) (q model.TailQuery, err error) {
-	if err := httpkit.OnlyParams(c, "after", "wait", "limit", "subscription"); err != nil {
-		return q, err
-	}
 	q.Namespace, q.Subscription = c.Param("ns"), c.QueryParam("subscription")
 	if text := c.QueryParam("after"); text != "" {
 		if q.After, err = strconv.ParseUint(text, 10, 64); err != nil {

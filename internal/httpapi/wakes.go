@@ -161,7 +161,7 @@ type consumerList struct {
 
 // listConsumers lists a subscription's wake consumers by path.
 func (s *Server) listConsumers(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "state")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (s *Handler) listGrants(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := httpkit.PageOf(c, "principal", "namespace", "state")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}

@@ -33,10 +33,10 @@ func New(needs Deps) *Handler {
 // Routes returns the routes of rights.
 func (s *Handler) Routes() []httpkit.Route {
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, "/v1/whoami", httpkit.Authenticated, s.whoami),
+		httpkit.On(http.MethodGet, "/v1/whoami", httpkit.Authenticated, s.whoami, "wait"),
 
 		httpkit.On(http.MethodPost, "/v1/grants", httpkit.Authenticated, s.mintGrant),
-		httpkit.On(http.MethodGet, "/v1/grants", httpkit.Authenticated, s.listGrants),
+		httpkit.OnPages("/v1/grants", httpkit.Authenticated, s.listGrants, "principal", "namespace", "state"),
 		httpkit.On(http.MethodPost, "/v1/grants/verify", httpkit.Authenticated, s.verifyToken),
 		httpkit.On(http.MethodGet, "/v1/grants/:grant", httpkit.Authenticated, s.getGrant),
 		httpkit.On(http.MethodPost, "/v1/grants/:grant/renew", httpkit.Authenticated, s.renewGrant),

@@ -45,7 +45,7 @@ func (s *Handler) listAudit(c echo.Context) error {
 
 // auditQuery parses the parameters. The cursor is a position in the ledger. Code InvalidRequest.
 func auditQuery(c echo.Context) (q model.LedgerQuery, err error) {
-	p, err := httpkit.PageOf(c, "namespace", "resource", "action", "actor", "since", "until")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}

@@ -49,14 +49,14 @@ func (s *Handler) Routes() []httpkit.Route {
 		httpkit.On(http.MethodGet, "/v1/storage", admin, s.storage),
 		httpkit.On(http.MethodPost, "/v1/storage/verify", admin, s.verifyStorage),
 		httpkit.On(http.MethodDelete, "/v1/storage/damage", admin, s.forgetDamage),
-		httpkit.On(http.MethodGet, "/v1/audit", s.ledgerAdmin, s.listAudit),
+		httpkit.OnPages("/v1/audit", s.ledgerAdmin, s.listAudit, "namespace", "resource", "action", "actor", "since", "until"),
 		httpkit.On(http.MethodGet, "/v1/keys", admin, s.listKeys),
 		httpkit.On(http.MethodPost, "/v1/keys/rotate", admin, s.rotateKey),
 		httpkit.On(http.MethodGet, "/v1/settings", admin, s.listSettings),
-		httpkit.On(http.MethodGet, "/v1/producers/unsafe", admin, s.listUnsafe),
+		httpkit.OnPages("/v1/producers/unsafe", admin, s.listUnsafe),
 		httpkit.On(http.MethodDelete, "/v1/producers/unsafe/:producer", admin, s.clearUnsafe),
 		httpkit.On(http.MethodGet, "/v1/secrets", admin, s.sealing),
-		httpkit.On(http.MethodGet, "/v1/debug/pprof/:profile", admin, s.profile),
+		httpkit.On(http.MethodGet, "/v1/debug/pprof/:profile", admin, s.profile, "seconds", "debug"),
 	}
 }
 

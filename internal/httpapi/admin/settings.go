@@ -5,7 +5,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,8 +17,5 @@ type settingList struct {
 // listSettings answers GET /v1/settings for admins of everything: the settings of the replica that
 // answers.
 func (s *Handler) listSettings(c echo.Context) error {
-	if err := httpkit.OnlyParams(c); err != nil {
-		return err
-	}
 	return c.JSON(http.StatusOK, settingList{Settings: s.opts.Settings})
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -35,10 +34,7 @@ type ReadQuery struct {
 
 // Query parses the parameters of a read. Code InvalidRequest.
 func Query(c echo.Context) (ReadQuery, error) {
-	query, err := url.ParseQuery(c.Request().URL.RawQuery)
-	if err != nil {
-		return ReadQuery{}, sluice.Errorf(sluice.InvalidRequest, "the query has an invalid percent-encoding")
-	}
+	query := c.QueryParams()
 	q := ReadQuery{Offset: durable.FromBeginning, Live: query.Get("live"), Cursor: query.Get("cursor")}
 	offsets := query["offset"]
 	switch {

@@ -250,7 +250,7 @@ type jobList struct {
 // listJobs returns a page of the jobs that have not succeeded, by priority and ID; the cursor is
 // the ID of the last one.
 func (s *Handler) listJobs(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "state", "type")
+	p, err := httpkit.PageOf(c)
 	if err == nil {
 		err = httpkit.OneOf(c, "state", string(sluice.JobPending), string(sluice.JobClaimed), string(sluice.JobFailed))
 	}
@@ -356,7 +356,7 @@ type reviewList struct {
 
 // listReviews returns a page of the entries that were compared, by ID.
 func (s *Handler) listReviews(c echo.Context) error {
-	p, err := httpkit.PageOf(c, "needs_review")
+	p, err := httpkit.PageOf(c)
 	if err == nil {
 		err = httpkit.OneOf(c, "needs_review", "true", "false")
 	}

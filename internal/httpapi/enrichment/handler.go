@@ -69,14 +69,14 @@ func (s *Handler) Routes() []httpkit.Route {
 		httpkit.On(http.MethodPut, ns+"/enrichment", s.needs.Rights.NamespaceAdmin, s.putEnrichment),
 		httpkit.On(http.MethodDelete, ns+"/enrichment", s.needs.Rights.NamespaceAdmin, s.deleteEnrichment),
 		httpkit.On(http.MethodPost, ns+"/jobs/claim", s.worker, s.claimJobs),
-		httpkit.On(http.MethodGet, ns+"/jobs", s.wholeReader, s.listJobs),
+		httpkit.OnPages(ns+"/jobs", s.wholeReader, s.listJobs, "state", "type"),
 		httpkit.On(http.MethodGet, ns+"/jobs/:job", s.wholeReader, s.getJob),
 		httpkit.On(http.MethodPost, ns+"/jobs/:job/renew", s.worker, s.renewJob),
 		httpkit.On(http.MethodPost, ns+"/jobs/:job/complete", s.worker, s.completeJob),
 		httpkit.On(http.MethodPost, ns+"/jobs/:job/fail", s.worker, s.failJob),
 		httpkit.On(http.MethodPost, ns+"/jobs/:job/retry", s.needs.Rights.NamespaceAdmin, s.retryJob),
 		httpkit.On(http.MethodPost, ns+"/search", s.wholeReader, s.search),
-		httpkit.On(http.MethodGet, ns+"/comparisons", s.wholeReader, s.listReviews),
+		httpkit.OnPages(ns+"/comparisons", s.wholeReader, s.listReviews, "needs_review"),
 		httpkit.On(http.MethodGet, ns+"/comparisons/:entry", s.wholeReader, s.getComparisons),
 	})
 }

@@ -21,12 +21,8 @@ type Page struct {
 	Limit  int
 }
 
-// PageOf returns the page that a request selects. Code InvalidRequest for a query parameter other
-// than limit, cursor and the given ones.
-func PageOf(c echo.Context, params ...string) (Page, error) {
-	if err := OnlyParams(c, slices.Concat(params, []string{"limit", "cursor"})...); err != nil {
-		return Page{}, err
-	}
+// PageOf returns the page that a request selects. Code InvalidRequest.
+func PageOf(c echo.Context) (Page, error) {
 	limit, err := Limit(c)
 	return Page{Cursor: c.QueryParam("cursor"), Limit: limit}, err
 }

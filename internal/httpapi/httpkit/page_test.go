@@ -12,23 +12,49 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func pageOf(t *testing.T, query string, params ...string) (httpkit.Page, error) {
+func asking(t *testing.T, query string) echo.Context {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x?"+query, http.NoBody)
-	return httpkit.PageOf(echo.New().NewContext(req, httptest.NewRecorder()), params...)
+	return echo.New().NewContext(req, httptest.NewRecorder())
 }
 
 func TestPageOf_ReadsLimitAndCursor(t *testing.T) {
 	t.Parallel()
-	p, err := pageOf(t, "state=on&cursor=b", "state")
+	p, err := httpkit.PageOf(asking(t, "state=on&cursor=b"))
 	require.NoError(t, err)
 	require.Equal(t, httpkit.Page{Cursor: "b", Limit: 100}, p)
-	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "other=1", "cursor=a&cursor=b"} {
-		_, err := pageOf(t, query, "state")
+	for _, query := range []string{"limit=0", "limit=1001", "limit=x"} {
+		_, err := httpkit.PageOf(asking(t, query))
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), query)
 	}
-	_, err = pageOf(t, "other=1", "state")
-	require.ErrorContains(t, err, "valid parameters are state, limit, cursor")
+}
+
+func TestCheckQuery_RefusesParametersThatWouldBeIgnored(t *testing.T) {
+	t.Parallel()
+	list, one := httpkit.OnPages("/v1/lists", nil, nil, "types"), httpkit.On(http.MethodPost, "/v1/lists/:id", nil, nil)
+	for query, says := range map[string]string{
+		"":                         "",
+		"types=a&types=b&cursor=c": "",
+		"types=a%3Bb&limit=%25":    "",
+		"other=1":                  `"other" is unknown; valid parameters are types, limit, cursor`,
+		"cursor=a&cursor=b":        `"cursor" is repeated`,
+		"types=a;b":                "percent-encode ; and %",
+		"types=100%":               "percent-encode ; and %",
+		"limit=1;":                 "percent-encode ; and %",
+	} {
+		err := list.CheckQuery(asking(t, query))
+		if says == "" {
+			require.NoError(t, err, query)
+			continue
+		}
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), query)
+		require.ErrorContains(t, err, says, query)
+	}
+	require.ErrorContains(t, one.CheckQuery(asking(t, "dry_run=true")), `"dry_run" is unknown; this request has none`)
+	require.NoError(t, httpkit.On(http.MethodOptions, "/v1/lists", nil, nil).CheckQuery(asking(t, "types=a")), "preflight")
+	stream := httpkit.On(http.MethodGet, "/streams/:ns/*", nil, nil)
+	require.NoError(t, stream.CheckQuery(asking(t, "types=a")), "its protocol decides")
+	require.Error(t, stream.CheckQuery(asking(t, "subscription=a;")), "which would be another request without it")
 }
 
 func TestPaginate_ContinuesAfterTheCursor(t *testing.T) {

@@ -86,20 +86,6 @@ func Param(c echo.Context, name string) (string, error) {
 	return value, nil
 }
 
-// OnlyParams returns an error (InvalidRequest) for an unknown query parameter, because ignoring it
-// would be misleading.
-func OnlyParams(c echo.Context, known ...string) error {
-	for name, values := range c.QueryParams() {
-		if !slices.Contains(known, name) {
-			return sluice.Errorf(sluice.InvalidRequest, "query parameter %q is unknown; valid parameters are %s", name, strings.Join(known, ", ")).With("field", name)
-		}
-		if len(values) > 1 && !slices.Contains([]string{"types", "sources", "subjects", "labels"}, name) {
-			return sluice.Errorf(sluice.InvalidRequest, "query parameter %q is repeated", name).With("field", name)
-		}
-	}
-	return nil
-}
-
 // OneOf returns an error (InvalidRequest) unless the parameter is absent or one of the values.
 func OneOf(c echo.Context, name string, values ...string) error {
 	if got := c.QueryParam(name); got != "" && !slices.Contains(values, got) {

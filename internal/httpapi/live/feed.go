@@ -73,11 +73,6 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), httpkit.PlaceParam(c, "since")),
 		Log:   c.QueryParam("incarnation"),
 	}
-	if err := httpkit.OnlyParams(c, append([]string{
-		"pattern", "since", "incarnation", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
-	}, httpkit.FilterParams()...)...); err != nil {
-		return w, err
-	}
 	var err error
 	if text := c.QueryParam("pattern"); text != "" {
 		if w.Pattern, err = sluice.ParsePattern(text); err != nil {

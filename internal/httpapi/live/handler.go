@@ -61,7 +61,8 @@ func New(needs Deps) *Handler { return &Handler{needs: needs} }
 // Routes returns the routes of feeds.
 func (s *Handler) Routes() []httpkit.Route {
 	return slices.Concat(s.mirrorRoutes(), []httpkit.Route{
-		httpkit.On(http.MethodGet, Route, s.somewhere, s.getFeed),
+		httpkit.On(http.MethodGet, Route, s.somewhere, s.getFeed, append(httpkit.FilterParams(),
+			"pattern", "since", "incarnation", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket")...),
 		httpkit.On(http.MethodOptions, Route, httpkit.Open, feedOptions),
 		httpkit.On(http.MethodPost, TicketRoute, s.somewhere, s.postTicket),
 		httpkit.On(http.MethodOptions, TicketRoute, httpkit.Open, feedOptions),

@@ -59,9 +59,6 @@ func (s *Handler) openMirror(c echo.Context) (*mirrorView, error) {
 	if err := checkOrigin(c); err != nil {
 		return nil, err
 	}
-	if err := httpkit.OnlyParams(c, "subscription", "after", "path_prefix", "incarnation"); err != nil {
-		return nil, err
-	}
 	v, err := s.findMirror(c)
 	if err != nil {
 		return nil, err
@@ -291,8 +288,8 @@ func (s *Handler) knowsMirrors(c echo.Context) error {
 
 func (s *Handler) mirrorRoutes() []httpkit.Route {
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, MirrorRoute, s.knowsMirrors, s.getMirrorFeed),
-		httpkit.On(http.MethodGet, MirrorStreamRoute, s.knowsMirrors, s.getMirrorStream),
-		httpkit.On(http.MethodHead, MirrorStreamRoute, s.knowsMirrors, s.headMirrorStream),
+		httpkit.On(http.MethodGet, MirrorRoute, s.knowsMirrors, s.getMirrorFeed, "subscription", "after", "path_prefix", "incarnation"),
+		httpkit.On(http.MethodGet, MirrorStreamRoute, s.knowsMirrors, s.getMirrorStream, "subscription", "offset", "live", "cursor"),
+		httpkit.On(http.MethodHead, MirrorStreamRoute, s.knowsMirrors, s.headMirrorStream, "subscription"),
 	}
 }

@@ -39,8 +39,8 @@ const headerDigest = "Sluice-Bundle-Digest"
 func (s *Handler) bundleRoutes() []httpkit.Route {
 	const trusted = "/v1/namespaces/:ns/trusted-keys"
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/export", s.needs.Rights.NamespaceAdmin, s.exportBundle),
-		httpkit.On(http.MethodPost, ImportRoute, s.needs.Rights.NamespaceAdmin, s.importBundle),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/export", s.needs.Rights.NamespaceAdmin, s.exportBundle, "since", "scope", "previous", "form", "max_bytes"),
+		httpkit.On(http.MethodPost, ImportRoute, s.needs.Rights.NamespaceAdmin, s.importBundle, "accept_gap"),
 		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/bundle-keys", s.needs.Rights.SeesNamespace, s.bundleKeys),
 		httpkit.On(http.MethodGet, trusted, s.needs.Rights.NamespaceAdmin, s.listTrustedKeys),
 		httpkit.On(http.MethodPut, trusted+"/:kid", s.needs.Rights.NamespaceAdmin, s.putTrustedKey),
@@ -111,9 +111,6 @@ const (
 
 // exportQuery parses the parameters. since is exclusive; the default depth is catalog.
 func exportQuery(c echo.Context) (q exportParams, err error) {
-	if err := httpkit.OnlyParams(c, "since", "scope", "previous", "form", "max_bytes"); err != nil {
-		return q, err
-	}
 	if err := httpkit.OneOf(c, "form", "document", "directory"); err != nil {
 		return q, err
 	}
@@ -226,9 +223,6 @@ func joined(ranges []sluice.Gap, lost sluice.Gap) []sluice.Gap {
 func (s *Handler) importBundle(c echo.Context) error {
 	if s.opts.Mirrors == nil {
 		return noMirrors()
-	}
-	if err := httpkit.OnlyParams(c, "accept_gap"); err != nil {
-		return err
 	}
 	if err := httpkit.OneOf(c, "accept_gap", "true", "false"); err != nil {
 		return err

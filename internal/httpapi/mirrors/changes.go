@@ -66,9 +66,6 @@ func (s *Handler) changesOf(c echo.Context, q model.ChangeQuery, depth sluice.De
 
 // changeQuery parses the parameters; since is exclusive, and the default depth is full.
 func changeQuery(c echo.Context) (q model.ChangeQuery, depth sluice.Depth, err error) {
-	if err := httpkit.OnlyParams(c, "since", "limit", "depth"); err != nil {
-		return q, "", err
-	}
 	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, "", err
 	}

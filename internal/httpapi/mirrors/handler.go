@@ -86,11 +86,11 @@ const one = "/v1/subscriptions/:id"
 func (s *Handler) Routes() []httpkit.Route {
 	rights := s.needs.Rights
 	return append([]httpkit.Route{
-		httpkit.On(http.MethodPost, one+"/sync", s.mirrored, s.syncMirror),
+		httpkit.On(http.MethodPost, one+"/sync", s.mirrored, s.syncMirror, "wait"),
 		httpkit.On(http.MethodPost, one+"/suspend", s.mirrored, s.suspendMirror),
 		httpkit.On(http.MethodPut, one+"/credential", s.mirrored, s.putCredential),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/observe", rights.OnSomePath(sluice.VerbRead), s.listChanges),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/items", rights.SeesNamespace, s.listItems),
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/topics", rights.OnSomePath(sluice.VerbRead), s.listTopics),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/observe", rights.OnSomePath(sluice.VerbRead), s.listChanges, "since", "limit", "depth"),
+		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/items", rights.SeesNamespace, s.listItems, "source", "subscription", "path_prefix", "after", "limit"),
+		httpkit.OnPages("/v1/namespaces/:ns/topics", rights.OnSomePath(sluice.VerbRead), s.listTopics, "include_mirrored", "path_prefix"),
 	}, s.bundleRoutes()...)
 }

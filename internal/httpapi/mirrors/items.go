@@ -82,9 +82,6 @@ func (l *itemList) write(c echo.Context) error {
 // itemsOf parses the parameters. The cursor is ".SEQ" for own entries and "MIRROR.POSITION" for
 // mirrored ones.
 func itemsOf(c echo.Context) (q itemsQuery, err error) {
-	if err := httpkit.OnlyParams(c, "source", "subscription", "path_prefix", "after", "limit"); err != nil {
-		return q, err
-	}
 	if err := httpkit.OneOf(c, "source", itemsLocal, itemsMirrored, itemsAll); err != nil {
 		return q, err
 	}

@@ -290,9 +290,6 @@ const maxSyncWait = time.Minute
 // syncMirror syncs a mirror now (S3-100). It responds with 202 if the sync has begun, or with 200
 // and the status if the sync ends within ?wait=.
 func (s *Handler) syncMirror(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "wait"); err != nil {
-		return err
-	}
 	m := mirrorOf(c)
 	if m.State != sluice.Active {
 		return sluice.Errorf(sluice.MirrorSuspended, "the mirror is suspended (%s); resume it first", m.Reason)

@@ -83,7 +83,7 @@ func (s *Handler) listTopics(c echo.Context) error {
 
 // topicsOf parses the parameters. Code InvalidRequest for a malformed cursor.
 func topicsOf(c echo.Context) (q topicsQuery, err error) {
-	p, err := httpkit.PageOf(c, "include_mirrored", "path_prefix")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}

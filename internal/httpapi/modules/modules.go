@@ -40,9 +40,6 @@ func Routes(modules Modules, rights httpkit.Rights) []httpkit.Route {
 
 // listModules answers GET /v1/modules, by name, without pages.
 func (s *handler) listModules(c echo.Context) error {
-	if err := httpkit.OnlyParams(c); err != nil {
-		return err
-	}
 	return c.JSON(http.StatusOK, s.modules.Modules(c.Request().Context()))
 }
 

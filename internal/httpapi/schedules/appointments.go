@@ -107,9 +107,6 @@ func (s *Handler) mayHave(c echo.Context, a *sluice.Appointment) error {
 
 // appointmentOf returns the request's appointment.
 func (s *Handler) appointmentOf(c echo.Context) (sluice.Appointment, error) {
-	if err := httpkit.OnlyParams(c); err != nil {
-		return sluice.Appointment{}, err
-	}
 	a, err := s.opts.Appointments.Get(c.Request().Context(), c.Param("ns"), c.Param("id"))
 	if err != nil {
 		return a, err

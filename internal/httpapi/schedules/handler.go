@@ -39,12 +39,12 @@ func New(opts Options, needs Deps) *Handler { return &Handler{opts, needs} }
 func (s *Handler) Routes() []httpkit.Route {
 	const events, appointments = "/v1/namespaces/:ns/scheduled", "/v1/namespaces/:ns/appointments"
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, appointments, s.appointing, s.listAppointments),
+		httpkit.OnPages(appointments, s.appointing, s.listAppointments),
 		// The handler also checks the action's path.
 		httpkit.On(http.MethodPut, appointments+"/:id", s.appointing, s.putAppointment),
 		httpkit.On(http.MethodGet, appointments+"/:id", s.appointing, s.getAppointment),
 		httpkit.On(http.MethodDelete, appointments+"/:id", s.appointing, s.cancelAppointment),
-		httpkit.On(http.MethodGet, events, s.scheduling, s.listScheduled),
+		httpkit.OnPages(events, s.scheduling, s.listScheduled, "pattern"),
 		httpkit.On(http.MethodGet, events+"/:event", s.scheduling, s.getScheduled),
 		httpkit.On(http.MethodDelete, events+"/:event", s.scheduling, s.cancelScheduled),
 	}

@@ -190,7 +190,7 @@ type scheduledQuery struct {
 
 // scheduledQueryOf parses the parameters; without a pattern, all paths.
 func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
-	p, err := httpkit.PageOf(c, "pattern")
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}
@@ -282,9 +282,6 @@ func appendScheduled(b []byte, is *model.Scheduled) []byte {
 
 // scheduledOf returns the request's scheduled event.
 func (s *Handler) scheduledOf(c echo.Context) (model.Scheduled, error) {
-	if err := httpkit.OnlyParams(c); err != nil {
-		return model.Scheduled{}, err
-	}
 	id, err := httpkit.Param(c, "event")
 	if err != nil {
 		return model.Scheduled{}, err

@@ -47,7 +47,7 @@ func New(needs Deps) *Handler { return &Handler{needs} }
 func (s *Handler) Routes() []httpkit.Route {
 	const one = "/v1/namespaces/:ns/watches/:id"
 	return []httpkit.Route{
-		httpkit.On(http.MethodGet, "/v1/namespaces/:ns/watches", s.needs.Rights.SeesNamespace, s.listWatches),
+		httpkit.OnPages("/v1/namespaces/:ns/watches", s.needs.Rights.SeesNamespace, s.listWatches),
 		httpkit.On(http.MethodPost, "/v1/namespaces/:ns/watches/test", s.needs.Rights.OnSomePath(sluice.VerbRead), s.tryWatch),
 		httpkit.On(http.MethodGet, one, s.needs.Rights.SeesNamespace, s.getWatch), // the handler checks the owner
 		httpkit.On(http.MethodPut, one, s.needs.Rights.OnSomePath(sluice.VerbPublish), s.putWatch),
