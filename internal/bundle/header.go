@@ -105,7 +105,7 @@ func parseHeader(members map[string][]byte) (Header, error) {
 		return Header{}, err
 	}
 	var h Header
-	if err := strictjson.DecodeExactly(text, &h, sluice.Unprocessable); err != nil {
+	if err := strictjson.DecodeAs(text, &h, sluice.Unprocessable); err != nil {
 		return Header{}, invalid("%v", err)
 	}
 	if err := h.check(); err != nil {

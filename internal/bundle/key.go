@@ -38,7 +38,7 @@ func ParseJWK(text []byte) (JWK, error) {
 	if err := strictjson.Check(text); err != nil {
 		return JWK{}, err //nolint:wrapcheck // names the cause
 	}
-	if err := strictjson.DecodeExactly(text, &k, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(text, &k); err != nil {
 		return JWK{}, err //nolint:wrapcheck // names the field
 	}
 	key, err := k.Key()

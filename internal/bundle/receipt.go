@@ -91,7 +91,7 @@ func ReadReceipt(text []byte, trust Trust) (Receipt, error) {
 	}
 	text = bytes.TrimSpace(text)
 	var r Receipt
-	if err := strictjson.DecodeExactly(text, &r, sluice.Unprocessable); err != nil {
+	if err := strictjson.DecodeAs(text, &r, sluice.Unprocessable); err != nil {
 		return Receipt{}, invalid("receipt: %v", err)
 	}
 	if err := r.check(); err != nil {

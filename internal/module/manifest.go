@@ -225,7 +225,7 @@ func decode(text []byte) (in encoded, err error) {
 	if err := strictjson.Check(text); err != nil {
 		return in, fault(0, "%v", err)
 	}
-	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(text, &in); err != nil {
 		return in, fault(0, "%v", err)
 	}
 	return in, nil
@@ -243,7 +243,7 @@ var (
 
 func parseHandler(text []byte, endpoints map[string]string) (Handler, error) {
 	var in encodedEvent
-	if err := strictjson.DecodeExactly(text, &in, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(text, &in); err != nil {
 		return Handler{}, err
 	}
 	h := Handler{

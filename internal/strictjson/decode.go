@@ -18,8 +18,14 @@ import (
 // Decode parses one JSON value into target. It returns an error with code InvalidRequest: for an
 // unknown field or a field of another type, with the path of the field; for a syntax error, with
 // its line and column; and for trailing data. A target that is Hinted adds how to write the field.
-func Decode(data []byte, target any) error {
-	return decode(data, target, sluice.InvalidRequest, hintsOf(target))
+//
+// Names are case-sensitive: encoding/json accepts "CEL" for "cel", and uses the last of the two, so
+// that in a merge patch one could overwrite the other.
+func Decode(data []byte, target any) error { return DecodeAs(data, target, sluice.InvalidRequest) }
+
+// DecodeAs is Decode with another code for unknown fields.
+func DecodeAs(data []byte, target any, unknown sluice.Code) error {
+	return decodeExactly(data, target, unknown, hintsOf(target))
 }
 
 // DecodeFilter parses a filter; empty data is the empty filter. Code UnknownFilter for an unknown
@@ -48,12 +54,6 @@ func filterHints() Hints {
 	}
 }
 
-// DecodeExactly is Decode with case-sensitive names. encoding/json accepts "CEL" for "cel", and
-// uses the last of the two, so that in a merge patch one could overwrite the other.
-func DecodeExactly(data []byte, target any, unknown sluice.Code) error {
-	return decodeExactly(data, target, unknown, hintsOf(target))
-}
-
 func decodeExactly(data []byte, target any, unknown sluice.Code, hints lazyHints) error {
 	if err := decode(data, target, unknown, hints); err != nil {
 		return err
@@ -72,59 +72,43 @@ func unknownField(path string, code sluice.Code, t reflect.Type, hints lazyHints
 // if there is none. The function same decides whether two names match. Types with their own decoder
 // are not inspected.
 func unknownIn(data []byte, t reflect.Type, same func(string, string) bool) string {
-	if t.Kind() == reflect.Pointer {
-		return unknownIn(data, t.Elem(), same)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	if ownDecoder(t) || t.Kind() != reflect.Struct {
+	if !hasNames(t) {
 		return ""
 	}
-	var members map[string]json.RawMessage // null has no members
-	_ = json.Unmarshal(data, &members)     // already parsed
-	types := fieldTypes(t)
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		field, ok := types[name]
-		for other, its := range types {
-			if !ok && same(other, name) {
-				field, ok = its, true
-			}
-		}
+	for name, value := range parts(data) {
+		field, ok := partType(t, name, same)
 		if !ok {
 			return name
 		}
-		if within := unknownIn(members[name], field, same); within != "" {
-			return name + "." + within
+		if within := unknownIn(value, field, same); within != "" {
+			return strings.TrimPrefix(name+"."+within, ".")
 		}
 	}
 	return ""
 }
 
-// refusedIn returns the path of the value that the decoder of its own type refuses; "" if the value
-// is not in an object.
-func refusedIn(data []byte, t reflect.Type) string {
+// refusedIn finds a value that the decoder of its own type refuses, and returns its path: "" if it
+// is not in an object. That of an element is the path of its array.
+func refusedIn(data []byte, t reflect.Type) (path string, found bool) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct {
-		return ""
+	if ownDecoder(t) {
+		return "", json.Unmarshal(data, reflect.New(t).Interface()) != nil
 	}
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(data, &members) // valid, or it would not have been decoded
-	types := fieldTypes(t)
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		field, ok := types[name]
-		switch {
-		case !ok:
-		case ownDecoder(field):
-			if json.Unmarshal(members[name], reflect.New(field).Interface()) != nil {
-				return name
-			}
-		default:
-			if within := refusedIn(members[name], field); within != "" {
-				return name + "." + within
-			}
+	for name, value := range parts(data) {
+		part, ok := partType(t, name, isSame)
+		if !ok {
+			continue
+		}
+		if within, found := refusedIn(value, part); found {
+			return strings.Trim(name+"."+within, "."), true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // ofField returns the error of a type's own decoder, with the path of the value.
@@ -142,15 +126,42 @@ func ownDecoder(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// fieldTypes returns the types of a struct's fields by their JSON names. Fields without a JSON name
-// are under "" and "-"; the decoder has already refused values with these names.
-func fieldTypes(t reflect.Type) map[string]reflect.Type {
-	types := map[string]reflect.Type{}
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		types[name] = f.Type
+// hasNames reports whether values of a type may have names of fields, at any level.
+func hasNames(t reflect.Type) bool {
+	switch t.Kind() { //nolint:exhaustive // the others have no parts
+	case reflect.Struct:
+		return !ownDecoder(t)
+	case reflect.Slice, reflect.Array, reflect.Map, reflect.Pointer:
+		return !ownDecoder(t) && hasNames(t.Elem())
 	}
-	return types
+	return false
+}
+
+// partType returns the type of a field with a JSON name, or of the elements of an array or map.
+// Fields without a JSON name match no name: the decoder has already refused values with theirs.
+func partType(t reflect.Type, name string, same func(string, string) bool) (found reflect.Type, ok bool) {
+	switch t.Kind() { //nolint:exhaustive // the others have no parts
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return t.Elem(), true
+	case reflect.Struct:
+	default:
+		return nil, false
+	}
+	for i := range t.NumField() { // reflect.VisibleFields is slow
+		f := t.Field(i)
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct && tag == "":
+			if inner, is := partType(f.Type, name, same); is {
+				found, ok = inner, true
+			}
+		case tag == name:
+			return f.Type, true
+		case same(tag, name):
+			found, ok = f.Type, true
+		}
+	}
+	return found, ok
 }
 
 func decode(data []byte, target any, unknown sluice.Code, hints lazyHints) error {
@@ -168,7 +179,8 @@ func decode(data []byte, target any, unknown sluice.Code, hints lazyHints) error
 // explain converts errors of encoding/json to messages about the request.
 func explain(err error, data []byte, target any, unknown sluice.Code, hints lazyHints) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
-		return ofField(e, refusedIn(data, reflect.TypeOf(target)))
+		path, _ := refusedIn(data, reflect.TypeOf(target))
+		return ofField(e, path)
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := fieldOf(e)
@@ -178,7 +190,7 @@ func explain(err error, data []byte, target any, unknown sluice.Code, hints lazy
 		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not expected%s%s", field, e.Value, insteadOf(e), hints().such(field)).With("field", field)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		path := cmp.Or(unknownIn(data, reflect.TypeOf(target), strings.EqualFold), strings.Trim(name, `"`)) // the elements of arrays are not inspected
+		path := cmp.Or(unknownIn(data, reflect.TypeOf(target), strings.EqualFold), strings.Trim(name, `"`)) // own decoders are not inspected
 		return unknownField(path, unknown, reflect.TypeOf(target), hints)
 	}
 	return syntaxError(data, err, hints)

@@ -41,6 +41,9 @@ type target struct {
 	Err    error          `json:"err"`
 	Second string         `json:"2nd"`
 	Picky  picky          `json:"picky"`
+
+	Many  []inner          `json:"many"`
+	Named map[string]inner `json:"named"`
 }
 
 func TestDecode_ErrorSaysTheRightForm(t *testing.T) {
@@ -57,7 +60,7 @@ func TestDecode_ErrorSaysTheRightForm(t *testing.T) {
 		`{"err":true}`:               `field "err": a JSON bool is not expected`,
 		`{"2nd":1}`:                  `field "2nd": a JSON number is not expected; use a string`,
 		`[]`:                         `a JSON array is not expected here; use an object`,
-		`{"colour":1}`:               `field "colour" is unknown; valid fields are text, flag, int, float, list, array, map, inner, other, own, err, 2nd, picky`,
+		`{"colour":1}`:               `field "colour" is unknown; valid fields are text, flag, int, float, list, array, map, inner, other, own, err, 2nd, picky, many, named`,
 		``:                           `the body is empty; send JSON`,
 		"\n  {":                      `the body is not valid JSON: line 2, column 4: it ends too early`,
 		`{"text":x}`:                 `the body is not valid JSON: line 1, column 9: invalid character 'x' looking for beginning of value`,
@@ -79,16 +82,19 @@ func TestDecode_NamesHaveOneCase(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"text":"","own":{"ANY":1},"inner":{"name":"x"},"other":{"name":"y"},"map":{"A":1}}`: "",
-		`null`:                             "",
-		`{"inner":null,"other":null}`:      "",
-		`{"Text":"x"}`:                     "Text",
-		`{"text":"x","TEXT":"y","INT":1}`:  "INT",
-		`{"inner":{"Name":"x"}}`:           "inner.Name",
-		`{"other":{"NAME":"x"}}`:           "other.NAME",
-		`{"other":{"name":"x"},"LIST":[]}`: "LIST",
+		`null`:                                               "",
+		`{"inner":null,"other":null}`:                        "",
+		`{"Text":"x"}`:                                       "Text",
+		`{"text":"x","TEXT":"y","INT":1}`:                    "TEXT",
+		`{"inner":{"Name":"x"}}`:                             "inner.Name",
+		`{"other":{"NAME":"x"}}`:                             "other.NAME",
+		`{"other":{"name":"x"},"LIST":[]}`:                   "LIST",
+		`{"\u0074ext":"x","te\u0058t":"y"}`:                  "teXt",
+		`{"many":[{"name":"]},\""} , {"NAME":"x"}],"INT":1}`: "many.NAME",
+		`{"many": [ ], "named":{"A":{"name":"{,:"},"B":{"nAme":"x"}}}`: "named.B.nAme",
 	} {
 		var v target
-		err := DecodeExactly([]byte(body), &v, sluice.UnknownFilter)
+		err := DecodeAs([]byte(body), &v, sluice.UnknownFilter)
 		if want == "" {
 			require.NoError(t, err, body)
 			continue
@@ -113,7 +119,7 @@ func TestDecode_ReturnsTheErrorOfAType(t *testing.T) {
 	err := Decode([]byte(`{"picky":1}`), &v)
 	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
 	require.EqualError(t, err, "picky: choose another")
-	err = DecodeExactly([]byte(`{"text":1}`), &v, sluice.UnknownFilter)
+	err = DecodeAs([]byte(`{"text":1}`), &v, sluice.UnknownFilter)
 	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 	require.ErrorContains(t, err, "use a string")
 }

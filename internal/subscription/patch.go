@@ -179,7 +179,7 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not a JSON merge patch")
 	}
 	next := patched{Subscription: sluice.Subscription{Enabled: true}}
-	if err := strictjson.DecodeExactly(merged, &next, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(merged, &next); err != nil {
 		return err
 	}
 	next.Subscription.Filter, err = strictjson.DecodeFilter(next.Filter)

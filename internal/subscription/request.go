@@ -61,7 +61,7 @@ func (s *Start) UnmarshalJSON(data []byte) error {
 // unknown or of another type.
 func ParseRequest(body []byte) (*Request, error) {
 	var req Request
-	if err := strictjson.DecodeExactly(body, &req, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(body, &req); err != nil {
 		return nil, err
 	}
 	return &req, nil

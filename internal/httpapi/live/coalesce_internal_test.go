@@ -24,4 +24,5 @@ func TestFeedCoalesce_RefusesMoreThanAnObject(t *testing.T) {
 	for _, more := range []string{"}", "]", "{}"} {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(parse(`{"labels":["type"],"window_ms":100}`+more)), more)
 	}
+	require.Error(t, parse(`{"labels":["type"],"Labels":["subject"]}`), "names have one case")
 }

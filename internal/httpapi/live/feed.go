@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -114,9 +115,7 @@ type coalesceRequest struct {
 func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
 	var req coalesceRequest
 	if text := c.QueryParam("coalesce"); text != "" {
-		d := json.NewDecoder(strings.NewReader(text))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&req); err != nil || !json.Valid([]byte(text)) { // it decodes only the first value
+		if strictjson.Check([]byte(text)) != nil || strictjson.Decode([]byte(text), &req) != nil {
 			return feed.Coalesce{}, sluice.Errorf(sluice.InvalidRequest, `coalesce: write {"labels":["type"],"window_ms":100,"keep":"latest"}`).With("field", "coalesce")
 		}
 	}

@@ -304,7 +304,7 @@ func (s *Handler) putTrustedKey(c echo.Context) error {
 		return err
 	}
 	var req trustedKeyRequest
-	if err := strictjson.DecodeExactly(body, &req, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(body, &req); err != nil {
 		return err
 	}
 	key, err := bundle.ParseJWK(req.JWK)

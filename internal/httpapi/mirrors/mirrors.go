@@ -161,7 +161,7 @@ func (s *Handler) Create(c echo.Context, id string, body []byte) error {
 		return noMirrors()
 	}
 	var req mirrorRequest
-	if err := strictjson.DecodeExactly(body, &req, sluice.InvalidRequest); err != nil {
+	if err := strictjson.Decode(body, &req); err != nil {
 		return err
 	}
 	if ns := c.Param("ns"); ns != "" {
