@@ -361,9 +361,12 @@ func setTime(e *sluice.Event, value string) error {
 	if value == "" {
 		return nil
 	}
-	var err error
-	e.Time, err = sluice.ParseTime(value)
-	return err
+	at, err := sluice.ParseTime(value)
+	if wrong, ok := errors.AsType[*sluice.Error](err); ok {
+		return wrong.With("field", "time")
+	}
+	e.Time = at
+	return nil
 }
 
 // setExtension sets an extension. Code InvalidRequest for a name or value that CloudEvents does not

@@ -107,10 +107,8 @@ func parseDeadLetterQuery(c echo.Context) (model.DeadLetterQuery, error) {
 	if q.Reason != "" && !slices.Contains(sluice.Reasons(), q.Reason) {
 		return q, sluice.Errorf(sluice.InvalidRequest, "reason %q: use one of %v", q.Reason, sluice.Reasons()).With("field", "reason")
 	}
-	if text := c.QueryParam("path"); text != "" {
-		if q.Pattern, err = sluice.ParsePattern(text); err != nil {
-			return q, err
-		}
+	if q.Pattern, err = httpkit.PatternParam(c, "path"); err != nil {
+		return q, err
 	}
 	if q.Since, err = httpkit.TimeParam(c, "since"); err != nil {
 		return q, err

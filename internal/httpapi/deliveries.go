@@ -67,10 +67,8 @@ func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
 	if q.States, err = deliveryStates(c.QueryParam("state")); err != nil {
 		return q, err
 	}
-	if text := c.QueryParam("path"); text != "" {
-		if q.Pattern, err = sluice.ParsePattern(text); err != nil {
-			return q, err
-		}
+	if q.Pattern, err = httpkit.PatternParam(c, "path"); err != nil {
+		return q, err
 	}
 	if text := c.QueryParam("event_type"); text != "" {
 		q.Types = httpkit.SplitTypes(text)
@@ -90,7 +88,7 @@ func parseSince(q *explain.Query, text string) error {
 	}
 	since, err := sluice.ParseCursor(text)
 	if err != nil {
-		return err
+		return httpkit.InField(err, "since")
 	}
 	switch since.Kind {
 	case sluice.CursorBeginning:
@@ -292,7 +290,7 @@ func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, 
 	}
 	if q.After = httpkit.PlaceParam(c, "after"); q.After != "" {
 		if _, err := sluice.ParseCursor(q.After); err != nil {
-			return q, 0, err
+			return q, 0, httpkit.InField(err, "after")
 		}
 	}
 	if q.Limit, err = httpkit.Limit(c); err != nil {

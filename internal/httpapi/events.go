@@ -75,25 +75,23 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 
 // eventQuery parses the parameters. Since and until keep their text: the log resolves event IDs.
 func eventQuery(c echo.Context) (model.EventQuery, error) {
-	q := model.EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
+	q := model.EventQuery{Since: httpkit.PlaceParam(c, "since"), Until: httpkit.PlaceParam(c, "until")}
 	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return q, err
 	}
-	if q.Pattern != "" {
-		if q.Pattern, err = sluice.ParsePattern(string(q.Pattern)); err != nil {
-			return q, err
-		}
+	if q.Pattern, err = httpkit.PatternParam(c, "pattern"); err != nil {
+		return q, err
 	}
 	for _, types := range c.QueryParams()["types"] {
 		q.Types = append(q.Types, httpkit.SplitTypes(types)...)
 	}
-	for _, cursor := range []string{q.Since, q.Until} {
+	for name, cursor := range map[string]string{"since": q.Since, "until": q.Until} {
 		if cursor == "" {
 			continue
 		}
 		if _, err := sluice.ParseCursor(cursor); err != nil {
-			return q, err
+			return q, httpkit.InField(err, name)
 		}
 	}
 	q.Limit = p.Limit

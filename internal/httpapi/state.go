@@ -116,10 +116,8 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 
 // stateQuery parses the parameters except those of the filter.
 func stateQuery(c echo.Context) (q model.StateQuery, err error) {
-	if pattern := c.QueryParam("pattern"); pattern != "" {
-		if q.Pattern, err = sluice.ParsePattern(pattern); err != nil {
-			return q, err
-		}
+	if q.Pattern, err = httpkit.PatternParam(c, "pattern"); err != nil {
+		return q, err
 	}
 	if q.At, err = atSeq(c); err != nil {
 		return q, err

@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -90,25 +92,29 @@ func unknownIn(data []byte, t reflect.Type, same func(string, string) bool) stri
 	return ""
 }
 
-// refusedIn finds a value that the decoder of its own type refuses, and returns its path: "" if it
-// is not in an object. That of an element is the path of its array.
-func refusedIn(data []byte, t reflect.Type) (path string, found bool) {
+// refusedIn finds a value that the decoder of its own type refuses, and returns its path and type:
+// nil if there is none. The path is "" if the value is not in an object; that of an element is the
+// path of its array.
+func refusedIn(data []byte, t reflect.Type) (path string, refused reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if ownDecoder(t) {
-		return "", json.Unmarshal(data, reflect.New(t).Interface()) != nil
+		if json.Unmarshal(data, reflect.New(t).Interface()) == nil {
+			return "", nil
+		}
+		return "", t
 	}
 	for name, value := range parts(data) {
-		part, ok := partType(t, name, isSame)
+		part, ok := partType(t, name, strings.EqualFold)
 		if !ok {
 			continue
 		}
-		if within, found := refusedIn(value, part); found {
-			return strings.Trim(name+"."+within, "."), true
+		if within, refused := refusedIn(value, part); refused != nil {
+			return strings.Trim(name+"."+within, "."), refused
 		}
 	}
-	return "", false
+	return "", nil
 }
 
 // ofField returns the error of a type's own decoder, with the path of the value.
@@ -120,10 +126,23 @@ func ofField(e *sluice.Error, path string) error {
 	return (&sluice.Error{Code: e.Code, Message: path + ": " + says, Details: maps.Clone(e.Details)}).With("field", path)
 }
 
+// ofValue returns the error for a value that its type refuses with an error of its own.
+func ofValue(err error, path string, t reflect.Type) error {
+	says := err.Error()
+	if t == reflect.TypeFor[time.Time]() {
+		says = "use an RFC 3339 time such as 2006-01-02T15:04:05Z"
+	}
+	if path == "" {
+		return sluice.Errorf(sluice.InvalidRequest, "%s", says)
+	}
+	return sluice.Errorf(sluice.InvalidRequest, "field %q: %s", path, says).With("field", path)
+}
+
 func isSame(a, b string) bool { return a == b }
 
 func ownDecoder(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // hasNames reports whether values of a type may have names of fields, at any level.
@@ -193,7 +212,11 @@ func explain(err error, data []byte, target any, unknown sluice.Code, hints lazy
 		path := cmp.Or(unknownIn(data, reflect.TypeOf(target), strings.EqualFold), strings.Trim(name, `"`)) // own decoders are not inspected
 		return unknownField(path, unknown, reflect.TypeOf(target), hints)
 	}
-	return syntaxError(data, err, hints)
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return syntaxError(data, err, hints)
+	}
+	path, t := refusedIn(data, reflect.TypeOf(target))
+	return ofValue(err, path, t)
 }
 
 // SyntaxError returns the error (InvalidRequest) for data that is not JSON, with the line and column.

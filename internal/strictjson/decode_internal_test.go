@@ -1,8 +1,10 @@
 package strictjson
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,29 +46,46 @@ type target struct {
 
 	Many  []inner          `json:"many"`
 	Named map[string]inner `json:"named"`
+
+	At    time.Time         `json:"at"`
+	Until *time.Time        `json:"until"`
+	Steps []sluice.Duration `json:"steps"`
+	Wait  *sluice.Duration  `json:"wait"`
+	Short short             `json:"short"`
 }
+
+// short refuses with an error that is not one of a request.
+type short []string
+
+func (*short) UnmarshalJSON([]byte) error { return errors.New("it is too long") }
 
 func TestDecode_ErrorSaysTheRightForm(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"text":1}`:                 `field "text": a JSON number is not expected; use a string`,
-		`{"flag":1}`:                 `field "flag": a JSON number is not expected; use true or false`,
-		`{"int":"x"}`:                `field "int": a JSON string is not expected; use a number`,
-		`{"float":[]}`:               `field "float": a JSON array is not expected; use a number`,
-		`{"list":{}}`:                `field "list": a JSON object is not expected; use an array`,
-		`{"array":""}`:               `field "array": a JSON string is not expected; use an array`,
-		`{"map":[]}`:                 `field "map": a JSON array is not expected; use an object`,
-		`{"inner":""}`:               `field "inner": a JSON string is not expected; use an object`,
-		`{"err":true}`:               `field "err": a JSON bool is not expected`,
-		`{"2nd":1}`:                  `field "2nd": a JSON number is not expected; use a string`,
-		`[]`:                         `a JSON array is not expected here; use an object`,
-		`{"colour":1}`:               `field "colour" is unknown; valid fields are text, flag, int, float, list, array, map, inner, other, own, err, 2nd, picky, many, named`,
-		``:                           `the body is empty; send JSON`,
-		"\n  {":                      `the body is not valid JSON: line 2, column 4: it ends too early`,
-		`{"text":x}`:                 `the body is not valid JSON: line 1, column 9: invalid character 'x' looking for beginning of value`,
-		"{\"text\":\"é\",\n\"é\" x}": `the body is not valid JSON: line 2, column 5: invalid character 'x' after object key`,
-		`{} {}`:                      `unexpected data after the JSON value`,
-		deep("inner"):                `the JSON is nested too deep; the limit is 10,000 levels`,
+		`{"text":1}`:                      `field "text": a JSON number is not expected; use a string`,
+		`{"flag":1}`:                      `field "flag": a JSON number is not expected; use true or false`,
+		`{"int":"x"}`:                     `field "int": a JSON string is not expected; use a number`,
+		`{"float":[]}`:                    `field "float": a JSON array is not expected; use a number`,
+		`{"list":{}}`:                     `field "list": a JSON object is not expected; use an array`,
+		`{"array":""}`:                    `field "array": a JSON string is not expected; use an array`,
+		`{"map":[]}`:                      `field "map": a JSON array is not expected; use an object`,
+		`{"inner":""}`:                    `field "inner": a JSON string is not expected; use an object`,
+		`{"err":true}`:                    `field "err": a JSON bool is not expected`,
+		`{"2nd":1}`:                       `field "2nd": a JSON number is not expected; use a string`,
+		`[]`:                              `a JSON array is not expected here; use an object`,
+		`{"colour":1}`:                    `field "colour" is unknown; valid fields are text, flag, int, float, list, array, map, inner, other, own, err, 2nd, picky, many, named, at, until, steps, wait, short`,
+		``:                                `the body is empty; send JSON`,
+		"\n  {":                           `the body is not valid JSON: line 2, column 4: it ends too early`,
+		`{"text":x}`:                      `the body is not valid JSON: line 1, column 9: invalid character 'x' looking for beginning of value`,
+		"{\"text\":\"é\",\n\"é\" x}":      `the body is not valid JSON: line 2, column 5: invalid character 'x' after object key`,
+		`{"at":"2027-01-01","until":"x"}`: `field "at": use an RFC 3339 time such as 2006-01-02T15:04:05Z`,
+		`{"until":"tomorrow"}`:            `field "until": use an RFC 3339 time such as 2006-01-02T15:04:05Z`,
+		`{"inner":{},"UNTIL":5}`:          `field "UNTIL": use an RFC 3339 time such as 2006-01-02T15:04:05Z`,
+		`{"until":null,"short":[]}`:       `field "short": it is too long`,
+		`{"wait":"x"}`:                    `wait: "x" is not a duration such as 10s, 5m or 72h`,
+		`{"steps":["1s","x"]}`:            `steps: "x" is not a duration such as 10s, 5m or 72h`,
+		`{} {}`:                           `unexpected data after the JSON value`,
+		deep("inner"):                     `the JSON is nested too deep; the limit is 10,000 levels`,
 	} {
 		var v target
 		err := Decode([]byte(body), &v)

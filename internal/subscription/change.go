@@ -151,7 +151,7 @@ func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 // subscription is cancelled.
 func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration, by string) (*sluice.Subscription, error) {
 	if overlap < 0 {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap).With("field", "overlap")
 	}
 	a := act{by: by, action: sluice.ActionSubscriptionRotate, event: sluice.TypeSecretRotated}
 	sub, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {

@@ -86,7 +86,7 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 		}
 	}
 	if before.Policy.Ordering != after.Policy.Ordering {
-		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change, because lane keys depend on it; create a new subscription")
+		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change, because lane keys depend on it; create a new subscription").With("field", "policy.ordering")
 	}
 	// Types that do not change may have left the catalogue.
 	if !slices.Equal(before.Filter.Types, after.Filter.Types) {

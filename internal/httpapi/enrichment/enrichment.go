@@ -140,15 +140,10 @@ func (s *Handler) claimJobs(c echo.Context) error {
 // are decoded.
 type numbers []float32
 
-// UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
+// UnmarshalJSON reads the array. Code InvalidRequest for one that is too long; other errors are
+// those of jsonarray.Decode.
 func (n *numbers) UnmarshalJSON(data []byte) (err error) {
 	*n, err = jsonarray.Decode[float32](data, sluice.MaxDimensions)
-	return err
-}
-
-// bindNumbers is httpkit.Bind for a body with an embedding.
-func bindNumbers(c echo.Context, target any) error {
-	err := httpkit.Bind(c, target)
 	if errors.Is(err, jsonarray.ErrTooMany) {
 		return sluice.Errorf(sluice.InvalidRequest, "an embedding has at most %d elements", sluice.MaxDimensions)
 	}
@@ -160,7 +155,7 @@ func bindReport(c echo.Context, target any) (id string, err error) {
 	if id, err = httpkit.Param(c, "job"); err != nil {
 		return id, err
 	}
-	return id, bindNumbers(c, target)
+	return id, httpkit.Bind(c, target)
 }
 
 func showJob(c echo.Context, j sluice.Job, err error) error {
@@ -297,7 +292,7 @@ const sourceAll = "all"
 // the lists of entries do not change (S3-79).
 func (s *Handler) search(c echo.Context) error {
 	var req searchRequest
-	if err := bindNumbers(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	switch {

@@ -94,6 +94,24 @@ func OneOf(c echo.Context, name string, values ...string) error {
 	return nil
 }
 
+// InField returns an error with the field or parameter of the request that it is about.
+func InField(err error, name string) error {
+	if e, ok := errors.AsType[*sluice.Error](err); ok {
+		return e.With("field", name)
+	}
+	return err
+}
+
+// PatternParam returns a pattern in the query; "" if the parameter is missing.
+func PatternParam(c echo.Context, name string) (sluice.Pattern, error) {
+	text := c.QueryParam(name)
+	if text == "" {
+		return "", nil
+	}
+	p, err := sluice.ParsePattern(text)
+	return p, InField(err, name)
+}
+
 // IfMatch returns the revision in If-Match, 0 for any.
 func IfMatch(c echo.Context) (uint64, error) {
 	text := strings.TrimSpace(c.Request().Header.Get("If-Match"))

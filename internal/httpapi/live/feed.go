@@ -75,17 +75,15 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		Log:   c.QueryParam("incarnation"),
 	}
 	var err error
-	if text := c.QueryParam("pattern"); text != "" {
-		if w.Pattern, err = sluice.ParsePattern(text); err != nil {
-			return w, err
-		}
+	if w.Pattern, err = httpkit.PatternParam(c, "pattern"); err != nil {
+		return w, err
 	}
 	if w.Since == string(sluice.StartLastPerPath) {
 		return w, sluice.Errorf(sluice.InvalidRequest, "since %q: read the state with the same pattern and filter, and then the feed since its seq", w.Since).With("field", "since")
 	}
 	if w.Since != "" {
 		if _, err := sluice.ParseCursor(w.Since); err != nil {
-			return w, err
+			return w, httpkit.InField(err, "since")
 		}
 	}
 	if w.Projection, err = feed.ParseProjection(c.QueryParam("projection")); err != nil {

@@ -125,7 +125,7 @@ func exportQuery(c echo.Context) (q exportParams, err error) {
 		}
 	}
 	q.depth, err = sluice.ParseDepth(c.QueryParam("scope"))
-	return q, err
+	return q, httpkit.InField(err, "scope")
 }
 
 // export collects a bundle.

@@ -1,8 +1,12 @@
 package mirrors
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/bundle"
@@ -25,4 +29,13 @@ func TestExport_LostRangeOfManyPagesIsOne(t *testing.T) {
 		require.Equal(t, page.HasMore, more)
 	}
 	require.Equal(t, []sluice.Gap{{From: 6, To: 7}, {From: 9, To: 32}, {From: 34, To: 40}, {From: 42, To: 50}}, e.header.Lost)
+}
+
+func TestExport_ErrorNamesTheParameterScope(t *testing.T) {
+	t.Parallel()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?scope=x", http.NoBody)
+	_, err := exportQuery(echo.New().NewContext(req, httptest.NewRecorder()))
+	e, ok := errors.AsType[*sluice.Error](err)
+	require.True(t, ok)
+	require.Equal(t, "scope", e.Details["field"])
 }

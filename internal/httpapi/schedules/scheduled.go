@@ -195,12 +195,10 @@ func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
 		return q, err
 	}
 	q.limit = p.Limit
-	q.pattern = "/**"
-	if text := c.QueryParam("pattern"); text != "" {
-		if q.pattern, err = sluice.ParsePattern(text); err != nil {
-			return q, err
-		}
+	if q.pattern, err = httpkit.PatternParam(c, "pattern"); err != nil {
+		return q, err
 	}
+	q.pattern = cmp.Or(q.pattern, "/**")
 	q.after, err = scheduledPlace(p.Cursor)
 	return q, err
 }
