@@ -123,7 +123,7 @@ func unclear() map[string]string {
 		event(declaring(`"output":"events","publish":[{"pattern":"/a"},{"pattern":"/_sys/**"}]`)):              "publish[1]: pattern",
 		event(declaring(`"output":"events","publish":[{"pattern":"/a","types":["sys.x"]}]`)):                   "publish[0]: types",
 		event(declaring(`"output":"events","publish":[{"pattern":"/a","types":["*"]}]`)):                       "publish[0]: types",
-		event(declaring(`"output":"events","publish":[{"pattern":"/a","type":"a"}]`)):                          `"type" is unknown`,
+		event(declaring(`"output":"events","publish":[{"pattern":"/a","type":"a"}]`)):                          `"publish.type" is unknown`,
 		event(declaring(`"network":true,"read":["/_sys/**"]`)):                                                 "read[0]: pattern",
 		event(declaring(`"network":true,"publish":[` + strings.Repeat(`{},`, 64) + `{}]`)):                     "65 publish",
 		`{"events":[` + strings.Repeat(`{},`, 101) + `{}]}`:                                                    "it has 102 events",
