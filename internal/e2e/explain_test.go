@@ -249,7 +249,7 @@ func TestWindow_OutsideIsGone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	exceeded(long.ID, "3", 6, 8, 3600)
-	exceeded(long.ID, "default-4", 6, 8, 3600)
+	exceeded(long.ID, "_default-4", 6, 8, 3600)
 	ids, _ = window(t, s.api, long.ID, client.WindowQuery{After: "5"})
 	require.Equal(t, []string{"a-4", "a-5", "a-6"}, ids)
 }

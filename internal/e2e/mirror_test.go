@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
@@ -116,6 +117,22 @@ func TestMirror_FollowsANamespaceOfTheServer(t *testing.T) {
 	s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/m", "")
 	require.Empty(t, s.mirrorsOf(t, "high"))
 	s.must(t, http.StatusNotFound, "GET /v1/subscriptions/m/status", "")
+}
+
+// An event without an id keeps its entry in a mirror: no other event takes the id that it has been given.
+func TestMirror_KeepsEventsThatWereGivenTheirIDs(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	for _, header := range []nats.Header{nil, {"ce-id": {"_low-1"}}} {
+		_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: jsNames(t).Subject("low", "/a/1"), Header: header, Data: []byte(`{"text":"by NATS"}`)})
+		require.NoError(t, err)
+	}
+	s.must(t, http.StatusBadRequest, "POST /v1/namespaces/low/events", `{"id":"_low-1","path":"/evil/1","data":{"text":"evil"}}`)
+	s.publishes(t, "high", "/a/1 _low-1")
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low","depth":"full","path_prefix":"/a"}`)
+	s.syncs(t)
+	require.Equal(t, []string{"_low-1 1 by NATS", "_low-2 2 by NATS"}, s.mirrorsOf(t, "high"))
 }
 
 // A namespace has as many mirrors as its limit; a deleted one makes room.

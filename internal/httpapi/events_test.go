@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -83,6 +84,33 @@ func TestPublish_ShortFormNeedsAPathOnly(t *testing.T) {
 	require.Equal(t, sluice.Path("/orders/7"), e.Path, "the subject, where there is no path")
 	require.Equal(t, "null", string(e.Data))
 	require.Equal(t, 2026, e.Time.Year())
+}
+
+// In every form of a request, an id that the server gives to events without one is refused, before
+// or after that event came.
+func TestPublish_IDsOfPlacesAreTheServers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := natstest.JetStream(t, b.nats).Publish(t.Context(), "events.default.orders.1", []byte(`"by NATS"`))
+	require.NoError(t, err)
+	for _, id := range []string{"_default-1", "_default-2"} {
+		one := fmt.Sprintf(`{"specversion":"1.0","source":"/s","type":"message","path":"/evil/1","id":%q`, id)
+		for _, r := range [][]string{
+			{one + "}", "Content-Type", structured},
+			{one + "}", "Content-Type", "application/json"},
+			{one + `,"deliverat":"2100-01-01T00:00:00Z"}`, "Content-Type", structured},
+			{`[{"specversion":"1.0","source":"/s","type":"t","path":"/a","id":"a"},` + one + "}]", "Content-Type", batch},
+			{`[{"path":"/evil/1"},` + one + "}]", "Content-Type", "application/json"},
+			{"x", "Content-Type", "text/plain", "Ce-Specversion", "1.0", "Ce-Id", id, "Ce-Type", "t", "Ce-Source", "/s", "Ce-Path", "/evil/1"},
+		} {
+			a := b.must(t, http.StatusBadRequest, "POST "+events, r[0], r[1:]...)
+			require.Contains(t, a.text, "has the form of ids that the server gives", r)
+			require.Contains(t, a.text, `"field":"id"`)
+		}
+	}
+	require.Equal(t, []string{"_default-1"}, names(b.must(t, http.StatusOK, "GET "+events, "").list(t, "events"), "id"))
+	require.Contains(t, b.must(t, http.StatusOK, "GET "+events+"/_default-1", "").text, "by NATS")
+	b.must(t, http.StatusCreated, "POST "+events, `{"path":"/evil/1","id":"_other-1"}`)
 }
 
 func TestPublish_BatchKeepsItsOrder(t *testing.T) {

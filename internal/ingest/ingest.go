@@ -143,6 +143,9 @@ func (in *Ingest) allowed(r Request, events []sluice.Event) error {
 		if err := events[i].CheckReserved(); err != nil {
 			return err
 		}
+		if err := model.CheckChosenID(r.Namespace, events[i].ID); err != nil {
+			return model.InBatch(i, len(events), err)
+		}
 		if r.For != nil {
 			if err := r.For.Admits(&events[i]); err != nil {
 				return err

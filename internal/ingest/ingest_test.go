@@ -77,6 +77,23 @@ func TestAdmit_WithoutChecksOnlyRoot(t *testing.T) {
 	}
 }
 
+// An id that the server gives to the event at a place of the namespace is chosen by no publisher.
+func TestAdmit_RefusesIDsOfPlaces(t *testing.T) {
+	t.Parallel()
+	in := ingest.New(ingest.Deps{})
+	for _, refuses := range []func([]sluice.Event) error{
+		func(events []sluice.Event) error { return in.Admit(t.Context(), byRoot, events) },
+		func(events []sluice.Event) error { return in.May(byRoot, events) },
+	} {
+		err := refuses([]sluice.Event{{ID: "_acme-1", Path: "/a"}})
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+		require.ErrorContains(t, err, `"_acme-1" has the form of ids that the server gives`)
+		err = refuses([]sluice.Event{{ID: "_other-1", Path: "/a"}, {ID: "_acme-1", Path: "/a"}})
+		require.ErrorContains(t, err, "event [1] of the batch: ")
+		require.NoError(t, refuses([]sluice.Event{{ID: "_other-1", Path: "/a"}, {ID: "acme-1", Path: "/a"}}))
+	}
+}
+
 // The quota is charged once, at the time of the ingest's clock.
 func TestAdmit_ChargesUnlessPaid(t *testing.T) {
 	t.Parallel()

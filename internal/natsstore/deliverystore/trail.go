@@ -65,7 +65,7 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail)
 			t.Seq = seq
 		}
 	} else {
-		t.Seq, _ = eventlog.PlaceOf(ns, name)
+		t.Seq, _ = model.PlaceOf(ns, name)
 	}
 	if err != nil {
 		t.EventID = name

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -158,7 +159,7 @@ func (l *Log) RecentByID(ctx context.Context, ns, id string) (sluice.Event, erro
 		return sluice.Event{}, unknown
 	}
 	seq, err := natsstore.Asked(ctx, func(ctx context.Context) (uint64, error) {
-		seq, err := l.lookUp(ctx, ns, id)
+		seq, err := l.guess(ctx, ns, id)
 		if isUnanswered(err) {
 			_, missing := l.core.EventsInfo(ctx, ns)
 			err = cmp.Or(missing, err)
@@ -167,9 +168,6 @@ func (l *Log) RecentByID(ctx context.Context, ns, id string) (sluice.Event, erro
 	})
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("look up an event: %w", natsstore.StoreError(ctx, err))
-	}
-	if seq == 0 {
-		seq, _ = PlaceOf(ns, id)
 	}
 	if seq == 0 {
 		return sluice.Event{}, unknown
@@ -192,32 +190,27 @@ func isUnanswered(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
 }
 
+// guess returns the sequence at which the event with the ID may be, otherwise 0. It does not look up
+// an ID that names its place, because any message may have that one as its Nats-Msg-Id.
+func (l *Log) guess(ctx context.Context, ns, id string) (uint64, error) {
+	if seq, ok := model.PlaceOf(ns, id); ok {
+		return seq, nil
+	}
+	return l.lookUp(ctx, ns, id)
+}
+
 // findNear returns the sequence of the event with the ID if it can be found without reading the
 // log, otherwise 0.
 func (l *Log) findNear(ctx context.Context, ns, id string) (uint64, error) {
-	guess, err := l.lookUp(ctx, ns, id)
-	if err != nil {
+	guess, err := l.guess(ctx, ns, id)
+	if err != nil || guess == 0 {
 		return 0, err
-	}
-	if guess == 0 {
-		guess, _ = PlaceOf(ns, id)
-	}
-	if guess == 0 {
-		return 0, nil
 	}
 	// ce-id has precedence over Nats-Msg-Id, which may be the ID of another event.
 	if e, err := l.Event(ctx, ns, guess); err != nil || e.ID != id {
 		return 0, nil //nolint:nilerr // the caller reads the log next, and gets the error again
 	}
 	return guess, nil
-}
-
-// PlaceOf returns the sequence in an ID of placeID, which the server has generated for an event
-// without an ID. The event at that sequence may have another ID: check it.
-func PlaceOf(ns, id string) (uint64, bool) {
-	number, ok := strings.CutPrefix(id, ns+"-")
-	seq, err := strconv.ParseUint(number, 10, 64)
-	return seq, ok && err == nil
 }
 
 // UUIDTime returns the time in a UUIDv7.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -40,7 +41,7 @@ func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq u
 		e.ID = w.msgID
 	}
 	if e.ID == "" {
-		e.ID = placeID(e.Namespace, seq)
+		e.ID = model.PlaceID(e.Namespace, seq)
 	}
 	if e.Type == "" {
 		e.Type = sluice.DefaultType
@@ -58,9 +59,6 @@ func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq u
 func (l *Log) EventIn(msg *nats.Msg, meta *nats.MsgMetadata) (sluice.Event, error) {
 	return l.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 }
-
-// placeID returns the ID for an event that was stored without one.
-func placeID(ns string, seq uint64) string { return ns + "-" + strconv.FormatUint(seq, 10) }
 
 // namespaceOf returns the namespace, which is the second token, of a subject without the prefix
 // that does not belong to a path.
@@ -81,7 +79,7 @@ func readHeader(e *sluice.Event, header nats.Header) string {
 		name = strings.ToLower(name)
 		switch name {
 		case "nats-msg-id":
-			msgID = unescape(value)
+			msgID = chosenID(e.Namespace, unescape(value))
 		case streams.HeaderContentType:
 			e.ContentType = value
 		case headerTraceParent, headerTraceState:
@@ -95,11 +93,20 @@ func readHeader(e *sluice.Event, header nats.Header) string {
 	return msgID
 }
 
+// chosenID returns an ID in a message; "" for one that its publisher may not choose, so that the
+// event is read as one without an ID.
+func chosenID(ns, id string) string {
+	if model.CheckChosenID(ns, id) != nil {
+		return ""
+	}
+	return id
+}
+
 // setAttribute sets a CloudEvents attribute. It ignores an invalid time.
 func setAttribute(e *sluice.Event, name, value string) {
 	switch name {
 	case "id":
-		e.ID = value
+		e.ID = chosenID(e.Namespace, value)
 	case "type":
 		e.Type = value
 	case "source":

@@ -95,7 +95,7 @@ func TestDecode_ForeignMessagesAreEvents(t *testing.T) {
 	t.Parallel()
 	stored := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	plain := sluice.Event{
-		Namespace: "acme", Path: "/a", Seq: 9, ID: "acme-9", Type: "message", Source: "/namespaces/acme",
+		Namespace: "acme", Path: "/a", Seq: 9, ID: "_acme-9", Type: "message", Source: "/namespaces/acme",
 		Time: stored, Stored: stored, Data: []byte("hello"),
 	}
 	with := func(change func(*sluice.Event)) sluice.Event {
@@ -118,6 +118,12 @@ func TestDecode_ForeignMessagesAreEvents(t *testing.T) {
 		},
 		{"the id is Nats-Msg-Id", nats.Header{"Nats-Msg-Id": {"m"}}, "hello", with(func(e *sluice.Event) { e.ID = "m" })},
 		{"ce-id goes before Nats-Msg-Id", nats.Header{"Nats-Msg-Id": {"m"}, "ce-id": {"c"}}, "hello", with(func(e *sluice.Event) { e.ID = "c" })},
+		{"Nats-Msg-Id is another place", nats.Header{"Nats-Msg-Id": {"_acme-8"}}, "hello", plain},
+		{"ce-id is another place", nats.Header{"ce-id": {"_acme-8"}}, "hello", plain},
+		{"ce-id is a place with escapes", nats.Header{"ce-id": {"_ac%6De-8"}, "Nats-Msg-Id": {"_acme-7"}}, "hello", plain},
+		{"ce-id is a place, Nats-Msg-Id is not", nats.Header{"Nats-Msg-Id": {"m"}, "ce-id": {"_acme-8"}}, "hello", with(func(e *sluice.Event) { e.ID = "m" })},
+		{"ce-id is a place of another namespace", nats.Header{"ce-id": {"_acm-8"}}, "hello", with(func(e *sluice.Event) { e.ID = "_acm-8" })},
+		{"structured with another place", nats.Header{"content-type": {structuredType}}, `{"id":"_acme-8"}`, with(func(e *sluice.Event) { e.Data = nil })},
 		{
 			"quotes and percent signs",
 			nats.Header{"ce-subject": {`"50% of \"%C3%A4\""`}},
@@ -188,7 +194,7 @@ func TestDecode_OtherMessagesKeepTheirPlace(t *testing.T) {
 			t.Parallel()
 			e, err := new(stamps).eventOf(test.subject, test.header, []byte(test.data), 3, time.Unix(1, 0))
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
-			require.Equal(t, "acme-3", e.ID)
+			require.Equal(t, "_acme-3", e.ID)
 			require.Equal(t, "acme", e.Namespace)
 			require.Equal(t, uint64(3), e.Seq)
 			require.Equal(t, test.data, string(e.Data))

@@ -186,7 +186,7 @@ func TestFind_TakesAnID(t *testing.T) {
 		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: header, Data: []byte(data)})
 		require.NoError(t, err)
 	}
-	send(nil, "plain") // default-1
+	send(nil, "plain") // _default-1
 	for _, id := range ids {
 		send(nats.Header{"ce-id": {id}}, id) // outside the window: JetStream does not know ce-id
 	}
@@ -194,13 +194,13 @@ func TestFind_TakesAnID(t *testing.T) {
 	send(nats.Header{"Nats-Msg-Id": {"outer"}, "ce-id": {"inner"}}, "")
 	publish(t, store, ns, "/in/window")
 
-	for i, id := range append(append([]string{"default-1"}, ids...), "inside", "inner", "/in/window#0") {
+	for i, id := range append(append([]string{"_default-1"}, ids...), "inside", "inner", "/in/window#0") {
 		e, err := store.EventByID(t.Context(), ns, id)
 		require.NoError(t, err, id)
 		require.Equal(t, uint64(i+1), e.Seq, id)
 		require.Equal(t, id, e.ID)
 	}
-	for _, id := range []string{"outer", "default-2", "default-99", v7(time.Now().Add(-2 * time.Hour)), "x"} {
+	for _, id := range []string{"outer", "_default-2", "_default-99", "default-1", v7(time.Now().Add(-2 * time.Hour)), "x"} {
 		_, err := store.EventByID(t.Context(), ns, id)
 		requireCode(t, sluice.NotFound, err)
 	}

@@ -26,21 +26,26 @@ func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "events.short.a", Header: header})
 		require.NoError(t, err)
 	}
-	send(nil) // short-1
+	send(nil) // _short-1
 	send(nats.Header{"ce-id": {"only-ce"}})
 	send(nats.Header{"Nats-Msg-Id": {"outer"}, "ce-id": {"inner"}})
+	send(nats.Header{"Nats-Msg-Id": {"_short-1"}}) // _short-4, which does not hide the first
+	send(nats.Header{"Nats-Msg-Id": {"_short-6"}}) // _short-5, which is not the next
 	for _, name := range []string{"short", "brief"} {
-		_, err := store.Publish(ctx, name, []sluice.Event{{ID: "an id €", Type: "t", Path: "/a", Source: "/s", Extensions: map[string]string{sluice.CausationID: "short-1"}}})
+		_, err := store.Publish(ctx, name, []sluice.Event{{ID: "an id €", Type: "t", Path: "/a", Source: "/s", Extensions: map[string]string{sluice.CausationID: "_short-1"}}})
 		require.NoError(t, err)
 	}
 
 	e, err := store.RecentByID(ctx, "short", "an id €")
 	require.NoError(t, err)
-	require.Equal(t, sluice.Link{ID: "an id €", Type: "t", Path: "/a", Cause: "short-1", Seq: 4}, e.Link())
-	e, err = store.RecentByID(ctx, "short", "short-1")
+	require.Equal(t, sluice.Link{ID: "an id €", Type: "t", Path: "/a", Cause: "_short-1", Seq: 6}, e.Link())
+	e, err = store.RecentByID(ctx, "short", "_short-1")
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), e.Seq)
-	for _, id := range []string{"only-ce", "outer", "inner", "unknown", "short-2", "short-9", strings.Repeat("x", 5000)} {
+	e, err = store.RecentByID(ctx, "short", "_short-4")
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), e.Seq)
+	for _, id := range []string{"only-ce", "outer", "inner", "unknown", "_short-2", "_short-6", "_short-9", "short-1", strings.Repeat("x", 5000)} {
 		_, err := store.RecentByID(ctx, "short", id)
 		requireCode(t, sluice.NotFound, err)
 	}
@@ -54,5 +59,5 @@ func TestRecent_FindsRecentEventsOnly(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "once it left the dedup window")
 	last, err := store.LastSeq(ctx, "short")
 	require.NoError(t, err)
-	require.Equal(t, uint64(4), last, "looking stores nothing")
+	require.Equal(t, uint64(6), last, "looking stores nothing")
 }

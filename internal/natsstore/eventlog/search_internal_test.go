@@ -52,7 +52,7 @@ func TestSearch_ReadsABoundedPartOfTheLog(t *testing.T) {
 		}
 		send(t, l, id)
 	}
-	for id, seq := range map[string]uint64{"e400": 400, "e361": 361, v7: 200, "default-7": 0, "e360": 0, "e1": 0, "none": 0} {
+	for id, seq := range map[string]uint64{"e400": 400, "e361": 361, v7: 200, "_default-7": 0, "e360": 0, "e1": 0, "none": 0} {
 		e, err := l.EventByID(t.Context(), "default", id)
 		if seq == 0 {
 			require.Equal(t, sluice.NotFound, sluice.CodeOf(err), id)

@@ -208,14 +208,19 @@ func TestTrusted_PublishersSeePlainJetStream(t *testing.T) {
 func TestTrusted_EventsAlwaysHaveAnID(t *testing.T) {
 	t.Parallel()
 	store, server := trusting(t)
-	msg := said("a", "")
-	msg.Header.Del("Nats-Msg-Id")
-	_, err := as(t, server, "ann").PublishMsg(t.Context(), msg)
-	require.NoError(t, err)
-	e, err := store.Event(t.Context(), "acme", 1)
-	require.NoError(t, err)
-	require.Equal(t, "user:eve", who(&e))
-	require.NotEqual(t, "acme-1", e.ID)
+	ann := as(t, server, "ann")
+	for i, id := range []string{"", "_acme-7"} { // the second is of a place, which only the server gives
+		msg := said("a", id)
+		if id == "" {
+			msg.Header.Del("Nats-Msg-Id")
+		}
+		_, err := ann.PublishMsg(t.Context(), msg)
+		require.NoError(t, err)
+		e, err := store.Event(t.Context(), "acme", uint64(i+1))
+		require.NoError(t, err)
+		require.Equal(t, "user:eve", who(&e))
+		require.NoError(t, model.CheckChosenID("acme", e.ID))
+	}
 }
 
 func TestRepublish_IsForReadersOnly(t *testing.T) {

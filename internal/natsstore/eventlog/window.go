@@ -101,7 +101,7 @@ func (l *Log) windowPlace(ctx context.Context, ns, after string, opens time.Time
 		return place, err
 	}
 	made, hasTime := UUIDTime(after)
-	was, hasPlace := PlaceOf(ns, after)
+	was, hasPlace := model.PlaceOf(ns, after)
 	if hasTime && made.Before(opens) || hasPlace && was < state.FirstSeq {
 		return 0, windowExceeded(state)
 	}
