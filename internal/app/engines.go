@@ -148,7 +148,7 @@ func (s *server) streams() dstreams.Options {
 // ingest returns the component that checks events and stores them in the log, with a loop guard and
 // a publisher.
 func (s *server) ingest(causes ingest.Causes, to ingest.Publisher) *ingest.Ingest {
-	return ingest.New(ingest.Deps{Access: s.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Publisher: s.published(to), Now: time.Now})
+	return ingest.New(ingest.Deps{Access: s.index, Quota: s.quotas, Catalogue: s.catalogue, Causes: causes, Originals: s.log, Publisher: s.published(to), Now: time.Now})
 }
 
 // published returns a publisher with tracing, metrics and loop detection. The order is from the

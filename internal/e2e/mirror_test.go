@@ -135,6 +135,39 @@ func TestMirror_KeepsEventsThatWereGivenTheirIDs(t *testing.T) {
 	require.Equal(t, []string{"_low-1 1 by NATS", "_low-2 2 by NATS"}, s.mirrorsOf(t, "high"))
 }
 
+// Only a publisher with the right to an original, and the clearance for it, replaces its entry in mirrors.
+func TestMirror_RevisionsNeedTheRightToTheirOriginal(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	mirrorable(t, s)
+	s.must(t, http.StatusOK, "PUT /v1/principals/user:eve", `{"clearance":{"level":"INTERNAL","compartments":["a"]}}`)
+	s.publishes(t, "low", "/payroll/1 pay-1", "/team/1 team-1")
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/low/events", `{"specversion":"1.0","source":"/s","type":"t","id":"team-2","path":"/team/2","dataclassification":"SECRET/a","data":{"text":"hidden"}}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"m","mode":"mirror","namespace":"high","source":"low","depth":"full"}`)
+	s.syncs(t)
+	want := []string{"pay-1 1 pay-1", "team-1 2 team-1", "team-2 3 hidden"}
+	require.Equal(t, want, s.mirrorsOf(t, "high"))
+
+	eve := as(s.grant(t, "user:eve", "path:low/team/**", "publish").token)
+	publish := func(status int, id, rest string) reply {
+		one := `{"specversion":"1.0","source":"/s","type":"t","path":"/team/9","data":{"text":"new"},"id":"` + id + `"` + rest + "}"
+		return s.must(t, status, "POST /v1/namespaces/low/events", one, append(eve, "Content-Type", "application/cloudevents+json")...)
+	}
+	for _, of := range []string{"pay-1", "team-2", "unknown"} {
+		r := publish(http.StatusForbidden, "e", `,"revisionof":"`+of+`"`)
+		require.Equal(t, fmt.Sprintf("revisionof: the event %q is unknown, or you may not revise it", of), r.field(t, "error.message"))
+		publish(http.StatusForbidden, "e", `,"deliverat":"2100-01-01T00:00:00Z","revisionof":"`+of+`"`)
+	}
+	s.syncs(t)
+	require.Equal(t, want, s.mirrorsOf(t, "high"))
+	publish(http.StatusCreated, "team-1-b", `,"revisionof":"team-1"`)
+	s.syncs(t)
+	require.Equal(t, []string{want[0], want[2], "team-1-b 4 new"}, s.mirrorsOf(t, "high"))
+	s.publishes(t, "low", "/team/1 pay-1-b of pay-1")
+	s.syncs(t)
+	require.Equal(t, []string{want[2], "team-1-b 4 new", "pay-1-b 5 pay-1-b"}, s.mirrorsOf(t, "high"), "root may move it")
+}
+
 // A namespace has as many mirrors as its limit; a deleted one makes room.
 func TestMirror_NumberIsLimited(t *testing.T) {
 	t.Parallel()

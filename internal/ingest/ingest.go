@@ -2,17 +2,18 @@
 // within the server: requests, streams, schedules and watches.
 //
 // Every event passes the same checks in the same order: the reserved names, the caller's right, the
-// namespace's quota, its catalogue, the stamp of the producer, the loop guard. A refusal has the
-// same code and message for every publisher. Then the events are stored, with the same side effects
-// for every publisher.
+// namespace's quota, its catalogue, the right to revise, the stamp of the producer, the loop guard.
+// A refusal has the same code and message for every publisher. Then the events are stored, with the
+// same side effects for every publisher.
 //
-//	allowed ──► quota ──► catalogue ──► producer ──► loop guard ──► Store
-//	reserved    429 or    schema,       stamped      409, with      all events,
-//	names and   too       known         from the     the chain      or none
-//	rights      large     types         caller       for readers
+//	allowed ──► quota ──► catalogue ──► revisions ──► producer ──► loop guard ──► Store
+//	reserved    429 or    schema,       403 without   stamped      409, with      all events,
+//	names and   too       known         the right     from the     the chain      or none
+//	rights      large     types         to revise     caller       for readers
 //
 // Everything but Store is Admit. Rights come first, so that a caller without them learns nothing
-// about quotas and types, and charges nothing. The loop guard comes last, as it may read the log.
+// about quotas and types, and charges nothing. Revisions and the loop guard come last, as they may
+// read the log.
 package ingest
 
 import (
@@ -31,6 +32,7 @@ type Access interface {
 	Require(c sluice.Caller, v sluice.Verb, t authz.Target, now time.Time) error
 	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
 	AuthType(c sluice.Caller) string
+	Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) model.Decision
 }
 
 // Quota limits the events of namespaces.
@@ -59,6 +61,7 @@ type Deps struct {
 	Quota     Quota
 	Catalogue Catalogue
 	Causes    Causes
+	Originals Originals
 	Publisher Publisher
 	Now       func() time.Time // default time.Now
 }
@@ -92,8 +95,8 @@ type Denied struct{ error }
 func (d Denied) Unwrap() error { return d.error }
 
 // Admit returns an error unless the events of a request may be stored, and sets their namespace and
-// their producer (S4-80). Codes Forbidden for reserved names, and for events that a module does not
-// declare; those of the access decision, as Denied; QuotaExceeded and TooLarge; those of the
+// their producer (S4-80). Codes Forbidden for reserved names, for events that a module does not
+// declare, and for revisions of events that the caller may not revise; those of the access decision, as Denied; QuotaExceeded and TooLarge; those of the
 // catalogue; EventLoopDetected, with the chain only for a caller that may read the namespace,
 // because a publisher must not learn the paths of other events.
 func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) error {
@@ -106,6 +109,9 @@ func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) e
 		}
 	}
 	if err := in.catalogued(r, events); err != nil {
+		return err
+	}
+	if err := in.revisable(ctx, r, events); err != nil {
 		return err
 	}
 	authType := in.authType(r.Caller)
@@ -124,7 +130,8 @@ func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) e
 }
 
 // May returns an error unless rights and the catalogue permit the caller to publish the events now.
-// It charges nothing, and changes only the namespace of the events. Codes: those of Admit.
+// It charges nothing, looks up no causes and no originals of revisions, and changes only the
+// namespace of the events. Codes: those of Admit.
 func (in *Ingest) May(r Request, events []sluice.Event) error {
 	if err := in.allowed(r, events); err != nil {
 		return err

@@ -27,6 +27,10 @@ func (c *checks) Require(sluice.Caller, sluice.Verb, authz.Target, time.Time) er
 
 func (c *checks) Answers(sluice.Caller, string, time.Time) sluice.Principal { return "user:owner" }
 
+func (c *checks) Shows(sluice.Caller, sluice.Verb, *sluice.Event, time.Time) model.Decision {
+	return model.Undecided
+}
+
 func (c *checks) AuthType(sluice.Caller) string { return sluice.AuthAgent }
 
 func (c *checks) Take(_ string, _, _ int, now time.Time) error {

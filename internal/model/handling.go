@@ -82,6 +82,11 @@ func (*Handling) AuthType(approver string) string {
 	return sluice.AuthService
 }
 
+// Writes reports whether the module declares that it publishes on a path.
+func (h *Handling) Writes(path sluice.Path) bool {
+	return slices.ContainsFunc(h.Publish, func(p sluice.Publishable) bool { return p.Pattern.Match(path) })
+}
+
 // Shows reports whether the module declares that it reads a path.
 func (h *Handling) Shows(path sluice.Path) bool {
 	return !path.Reserved() && slices.ContainsFunc(h.Read, func(p sluice.Pattern) bool { return p.Match(path) })
