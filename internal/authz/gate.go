@@ -46,10 +46,21 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 			return model.Withhold
 		}
 	}
-	if x.tombstones[ev.Namespace][ev.Path] >= ev.Seq && ev.Seq > 0 {
+	if x.erased(ev) {
 		return model.Withhold
 	}
 	return model.Pass
+}
+
+// Erased reports whether an event was erased. An event without a sequence was not.
+func (x *Index) Erased(ev *sluice.Event) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.erased(ev)
+}
+
+func (x *Index) erased(ev *sluice.Event) bool {
+	return x.tombstones[ev.Namespace][ev.Path] >= ev.Seq && ev.Seq > 0
 }
 
 // Holds decides whether a subscription's owner still has access to any of its events.

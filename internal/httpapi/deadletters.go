@@ -90,7 +90,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 		return err
 	}
 	for i, d := range letters {
-		list.DeadLetters[i] = deadLetter{DeadLetter: d.DeadLetter, Redrivable: d.Redrivable()}
+		list.DeadLetters[i] = deadLetter{DeadLetter: d.DeadLetter, Redrivable: d.Redrivable() && !s.rights.Erased(d.Event)}
 		list.DeadLetters[i].Event = nil
 	}
 	return c.JSON(http.StatusOK, list)
@@ -175,7 +175,8 @@ func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
 }
 
 // discardDeadLetter answers DELETE …/dead-letters/{event} with 204. The event stays in the log.
-// Code NotFound, also for a repetition. A hidden event looks missing.
+// Code NotFound, also for a repetition. A hidden event looks missing, but not for being erased: its
+// dead letter has its data until it is discarded.
 func (s *Server) discardDeadLetter(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub, event, err := s.ofEvent(c)
@@ -184,6 +185,7 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 	}
 	found, err := s.opts.DeadLetters.DeadLetter(ctx, sub, event)
 	if err == nil {
+		found.Unplace()
 		err = s.seesLetter(c, sub, &found)
 	}
 	if err != nil {

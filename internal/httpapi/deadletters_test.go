@@ -179,6 +179,37 @@ func TestDeadLetters_UnreadEventHasNoResponses(t *testing.T) {
 	require.Equal(t, "not_found", b.must(t, http.StatusNotFound, letter, "", ann...).code())
 }
 
+// S0-56, S4-53: the dead letter of an erased event is shown to none, not to root either, and cannot be redriven. It
+// can be discarded by its name, unless the event is hidden from the caller.
+func TestDeadLetters_OfErasedEventsAreDiscarded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	letters := "/v1/subscriptions/" + id + "/dead-letters"
+	for seq := range uint64(4) {
+		b.bury(t, id, seq+1, nil)
+	}
+	b.bury(t, id, 3, func(d *sluice.DeadLetter) {
+		d.Event.Extensions = map[string]string{sluice.AttributeClassification: string(sluice.LevelSecret)}
+	})
+	opts := b.options()
+	opts.Access = authz.NewIndex()
+	ann := b.grantee(t, opts, sluice.VerbAdmin, sluice.VerbSubscribe)
+	opts.Access.Set(streams.TombstoneKey("default", "/a"), authz.Record{Tombstone: &sluice.Tombstone{Namespace: "default", Path: "/a", UpTo: 3}}, 2)
+	redrivable := map[any]any{}
+	for _, d := range b.must(t, http.StatusOK, "GET "+letters, "").list(t, "dead_letters") {
+		redrivable[d["event_id"]] = d["redrivable"]
+	}
+	require.Equal(t, map[any]any{"e/1": false, "e/2": false, "e/3": false, "e/4": true}, redrivable)
+	b.must(t, http.StatusNotFound, "GET "+letters+"/e%2F1", "")
+
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F1", "")
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F2", "", ann...)
+	b.must(t, http.StatusNotFound, "DELETE "+letters+"/e%2F3", "", ann...)
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F3", "")
+	require.InDelta(t, 1, b.must(t, http.StatusOK, "GET "+letters, "").body["total"], 0)
+}
+
 // started is what starts replays, and only says that it did.
 type started func(sluice.Replay) (sluice.Replay, error)
 

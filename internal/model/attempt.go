@@ -10,3 +10,11 @@ type BuriedLetter struct {
 
 	LetterSeq uint64
 }
+
+// Unplace removes the sequence of the event, without which no tombstone applies to it.
+func (d *BuriedLetter) Unplace() {
+	d.Seq = 0
+	if d.Event != nil {
+		d.Event.Seq = 0
+	}
+}

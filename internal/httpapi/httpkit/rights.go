@@ -109,6 +109,9 @@ func (r Rights) Shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, er
 	return passes(r.Index.Shows(acting(c), v, ev, time.Now()))
 }
 
+// Erased reports whether an event was erased.
+func (r Rights) Erased(ev *sluice.Event) bool { return r.Index != nil && r.Index.Erased(ev) }
+
 func passes(d model.Decision) (bool, error) {
 	if d == model.Undecided {
 		return false, model.PermissionsUnknown()
