@@ -253,8 +253,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.WatchNATS(scraping, s.Store.Gauges)
 	s.metrics.WatchLogs(scraping, s.Store.Namespaces().List)
 	s.metrics.WatchStorage(scraping, s.status.Storage)
-	s.quotas = quota.NewQuotas()
-	s.ledger = ledger.New(s.Store.Ledger(), s.opts.Log)
+	s.quotas, s.ledger = quota.NewQuotas(), ledger.New(s.Store.Ledger(), s.opts.Log)
 	s.marks = records.NewMarks(s.Store, s.ledger)
 	s.announce = sysevent.New(s.log, sysevent.Options{
 		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.Store.Outbox(), Namespaces: s.Store.Namespaces(), Letters: records.Letters{Store: s.deliveries, Stored: s.Store.Subscriptions()}, Known: records.Known(s.Store, s.log), Marks: s.marks.All,
@@ -263,8 +262,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.index.AnswersNow,
 	})
 	s.counted = quota.WhenAll(2, s.counts.CaughtUp)
-	s.metrics.Know(s.counts.Has)
-	s.metrics.WatchLetters(scraping, s.deliveries.DeadLetterGauges, s.counts.Has)
+	s.metrics.Know(s.counts.Created)
+	s.metrics.WatchLetters(scraping, s.deliveries.DeadLetterGauges, s.counts.Created)
 	s.limits = limit.Endpoints{
 		Sender: s.sender, Sends: quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), Paces: quota.NewPaces(), Rates: quota.NewRates(), Access: s.index,
 	}

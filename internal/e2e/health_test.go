@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -86,6 +87,41 @@ func TestHealth_ShowsTheWorstFirst(t *testing.T) {
 	}, "the statistics outlive the server")
 	all, _ = next.healthOf(t, client.HealthQuery{})
 	require.InDelta(t, 100, *all["good"].LastHour.SuccessPercent, 0)
+}
+
+// The dead letters of a former subscription are not those of a later one with its id, in any namespace.
+func TestHealth_HidesDeadLettersOfFormerSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		if strings.Contains(string(r.Body), "refused") {
+			return hooktest.Answer{Status: http.StatusServiceUnavailable}
+		}
+		return hooktest.Answer{}
+	})
+	body := `{"pattern":"/a/**","endpoint":{"url":"` + hook.URL + `"},"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", body+"}")
+	s.marked(t, "/a/1", "refused")
+	s.marked(t, "/a/2", "x")
+	of := func(letters uint64, health sluice.Health) {
+		eventually(t, func() bool {
+			o, err := s.api.Overview(t.Context(), "")
+			require.NoError(t, err)
+			all, _ := s.healthOf(t, client.HealthQuery{Health: []sluice.Health{health}})
+			sum := uint64(0)
+			for _, n := range o.DeadLetters.ByReason {
+				sum += n
+			}
+			return o.DeadLetters.Total == letters && sum == letters && o.Subscriptions[health] == 1 && all["again"].Health == health
+		}, fmt.Sprintf("dead letters: %d", letters))
+	}
+	of(1, sluice.HealthDeadLetters)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/other", "{}")
+	for _, namespace := range []string{"default", "other"} {
+		s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/again", "")
+		s.must(t, http.StatusCreated, "PUT /v1/subscriptions/again", body+`,"namespace":"`+namespace+`"}`)
+		of(0, sluice.HealthOK)
+	}
 }
 
 // sortedSame returns the IDs; those of a condition without a trouble are in the order of their IDs, of which one is generated.

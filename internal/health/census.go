@@ -44,10 +44,9 @@ func (c *census) take(ctx context.Context, v view, store Store) {
 		return
 	}
 	c.last = v.at
-	c.dead, _ = store.DeadLetterReasons(ctx) // sums omit them after an error
+	c.dead, _ = store.DeadLetterReasons(ctx, v.created) // sums omit them after an error
 	kept, due := map[string]backlog{}, []*known(nil)
-	for i := range v.all {
-		k := &v.all[i]
+	for _, k := range v.all {
 		if !k.waits() {
 			continue
 		}

@@ -25,12 +25,12 @@ const (
 type Store interface {
 	// Healths returns the records of failing endpoints, by subscription.
 	Healths(ctx context.Context) (map[string]model.StoredHealth, error)
-	// DeadLetterCounts returns the number of dead letters by subscription; nil if there are too
-	// many to count.
-	DeadLetterCounts(ctx context.Context) (map[string]uint64, error)
+	// DeadLetterGauges returns the number of dead letters of each subscription that has some; none
+	// if there are too many to count.
+	DeadLetterGauges(ctx context.Context, created model.Created) (model.DeadLetterGauges, error)
 	// DeadLetterReasons returns the number of dead letters by subscription and reason; nil if there
 	// are too many to count, or they were not read yet.
-	DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Reason]uint64, error)
+	DeadLetterReasons(ctx context.Context, created model.Created) (map[string]map[sluice.Reason]uint64, error)
 	// Brief returns the status of a subscription without its undelivered events.
 	Brief(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
 	// LastAttempt returns the last recorded attempt of a subscription, nil if there is none.
@@ -60,10 +60,19 @@ type Overview struct {
 
 // view is the state of all subscriptions at a time.
 type view struct {
-	all     []known // worst first
+	all     []*known // worst first
 	at      time.Time
 	counted bool // the dead letters of each subscription were counted
-	byID    map[string]int
+	byID    map[string]*known
+}
+
+// created is a model.Created.
+func (v *view) created(namespace, id string) (time.Time, bool) {
+	k := v.byID[id]
+	if k == nil || k.sub.Namespace != namespace {
+		return time.Time{}, false
+	}
+	return k.sub.CreatedAt, true
 }
 
 // New returns an overview.
@@ -88,11 +97,11 @@ func (o *Overview) Facts(ctx context.Context) (func(id string) (*sluice.Subscrip
 		return nil, err
 	}
 	return func(id string) (*sluice.Subscription, *Facts) {
-		i, is := v.byID[id]
-		if !is {
+		k := v.byID[id]
+		if k == nil {
 			return nil, nil
 		}
-		return v.all[i].sub, &v.all[i].facts
+		return k.sub, &k.facts
 	}, nil
 }
 
@@ -100,8 +109,7 @@ func (o *Overview) Facts(ctx context.Context) (func(id string) (*sluice.Subscrip
 // sees selects all.
 func (v *view) visible(namespace string, sees func(*sluice.Subscription) bool) iter.Seq[*known] {
 	return func(yield func(*known) bool) {
-		for i := range v.all {
-			k := &v.all[i]
+		for _, k := range v.all {
 			if (namespace == "" || k.sub.Namespace == namespace) && (sees == nil || sees(k.sub)) && !yield(k) {
 				return
 			}
@@ -175,28 +183,34 @@ func (o *Overview) look(ctx context.Context) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	dead, err := o.deps.Store.DeadLetterCounts(ctx)
+	v := view{at: began, all: make([]*known, len(subs)), byID: make(map[string]*known, len(subs))}
+	for i, sub := range subs {
+		v.all[i] = &known{sub: sub}
+		v.byID[sub.ID] = v.all[i]
+	}
+	dead, err := o.deps.Store.DeadLetterGauges(ctx, v.created)
 	if err != nil {
 		return view{}, err
 	}
+	v.counted = dead.Of != nil
+	for _, of := range dead.Of {
+		v.byID[of.Subscription].facts.DeadLetters = of.Letters
+	}
 	hour := o.deps.Hour()
-	all := make([]known, len(subs))
-	for i, sub := range subs {
-		all[i] = knownOf(sub, healths[sub.ID], dead[sub.ID], &hour, began)
+	for _, k := range v.all {
+		k.judge(healths[k.sub.ID], &hour, began)
 	}
-	slices.SortFunc(all, func(a, b known) int { return worse(a.place, b.place) })
-	byID := make(map[string]int, len(all))
-	for i := range all {
-		byID[all[i].sub.ID] = i
-	}
+	slices.SortFunc(v.all, func(a, b *known) int { return worse(a.place, b.place) })
 	now := o.deps.Now()
-	o.last, o.until = view{all: all, at: began, counted: dead != nil, byID: byID}, now.Add(min(max(fresh, share*now.Sub(began)), oldest))
+	o.last, o.until = v, now.Add(min(max(fresh, share*now.Sub(began)), oldest))
 	return o.last, nil
 }
 
-func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *rollup.Hour, now time.Time) known {
-	k := known{sub: sub, facts: Facts{State: sub.State, DeadLetters: dead}}
-	f := &k.facts
+// judge adds the facts about the subscription, except for its dead letters, and what follows from
+// all of them.
+func (k *known) judge(h model.StoredHealth, hour *rollup.Hour, now time.Time) {
+	sub, f := k.sub, &k.facts
+	f.State = sub.State
 	if h.Since.Equal(sub.CreatedAt) {
 		f.Breaker, f.Unreadable, f.FailingSince = h.Breaker, h.Unopened != "", h.FailingSince
 	}
@@ -221,7 +235,6 @@ func knownOf(sub *sluice.Subscription, h model.StoredHealth, dead uint64, hour *
 	}
 	k.health = Of(f)
 	k.place = placeOf(sub.ID, k.health, f.FailingSince, s.Oldest)
-	return k
 }
 
 // rows returns the full rows of a page's subscriptions.

@@ -27,11 +27,17 @@ type office struct {
 
 func (*office) Healths(context.Context) (map[string]model.StoredHealth, error) { return nil, nil } //nolint:nilnil // all are well
 
-func (*office) DeadLetterCounts(context.Context) (map[string]uint64, error) {
-	return map[string]uint64{"s1": 3}, nil
+func (*office) DeadLetterGauges(_ context.Context, created model.Created) (model.DeadLetterGauges, error) {
+	all := model.DeadLetterGauges{Of: []model.SubscriptionLetters{}}
+	for i, namespace := range []string{"n1", "n0"} { // s1 is of n1, and there was one of n0
+		if _, is := created(namespace, "s1"); is {
+			all.Of = append(all.Of, model.SubscriptionLetters{Namespace: namespace, Subscription: "s1", Letters: uint64(3 + i)}) //nolint:gosec // it is positive
+		}
+	}
+	return all, nil
 }
 
-func (o *office) DeadLetterReasons(context.Context) (map[string]map[sluice.Reason]uint64, error) {
+func (o *office) DeadLetterReasons(context.Context, model.Created) (map[string]map[sluice.Reason]uint64, error) {
 	return o.reasons, nil
 }
 

@@ -16,15 +16,15 @@ const lettersKept = 30 * time.Second
 // WatchLetters reads the numbers of stored dead letters, until ctx is done. There are no values
 // while the store is unavailable. Dead letters of deleted subscriptions stay in the store, and
 // count only in the total. Call it once.
-func (m *Metrics) WatchLetters(ctx context.Context, read func(context.Context) (model.DeadLetterGauges, error), exists func(namespace, subscription string) bool) {
+func (m *Metrics) WatchLetters(ctx context.Context, read func(context.Context, model.Created) (model.DeadLetterGauges, error), created model.Created) {
 	all := kept(ctx, m.log, lettersKept, func(ctx context.Context) ([]model.DeadLetterGauges, error) {
-		g, err := read(ctx)
+		g, err := read(ctx, created)
 		return []model.DeadLetterGauges{g}, err
 	})
 	each := func() (of []model.SubscriptionLetters) {
 		for _, g := range all() {
 			for _, one := range g.Of {
-				if exists(one.Namespace, one.Subscription) {
+				if _, exists := created(one.Namespace, one.Subscription); exists {
 					of = append(of, one)
 				}
 			}

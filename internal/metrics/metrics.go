@@ -130,7 +130,7 @@ func (m *Metrics) WatchConnections(open func() int64) {
 
 // Know makes the counters those of existing subscriptions only. Call it before the first one is
 // counted. A deleted subscription must not exist any more when Forget is called.
-func (m *Metrics) Know(exists func(namespace, subscription string) bool) { m.of.exists = exists }
+func (m *Metrics) Know(created model.Created) { m.of.created = created }
 
 // Forget removes the counters of a subscription that was deleted.
 func (m *Metrics) Forget(subscription string) { m.of.forget(subscription) }

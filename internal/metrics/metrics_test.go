@@ -127,8 +127,11 @@ func TestMetrics_DeletedSubscriptionIsForgotten(t *testing.T) {
 func TestForget_HoldsForAttemptsThatEndLater(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(slog.New(slog.DiscardHandler))
-	present := map[string]bool{"acme/erp": true}
-	m.Know(func(namespace, id string) bool { return present[namespace+"/"+id] })
+	present := map[string]time.Time{"acme/erp": time.Unix(1, 0)}
+	m.Know(func(namespace, id string) (at time.Time, exists bool) {
+		at, exists = present[namespace+"/"+id]
+		return at, exists
+	})
 	scrape := func() string {
 		answer := httptest.NewRecorder()
 		m.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -141,8 +144,9 @@ func TestForget_HoldsForAttemptsThatEndLater(t *testing.T) {
 	m.Forget("erp")
 	m.Attempted(old, &sluice.Attempt{Outcome: sluice.Delivered})
 	require.NotContains(t, scrape(), "erp")
-	present["acme/erp"] = true
+	present["acme/erp"] = time.Unix(2, 0)
 	m.Attempted(old, &sluice.Attempt{Outcome: sluice.Delivered})
+	require.NotContains(t, scrape(), "erp")
 	m.Attempted(later, &sluice.Attempt{Outcome: sluice.Failed})
 	m.Attempted(old, &sluice.Attempt{Outcome: sluice.Delivered})
 	m.Attempted(later, &sluice.Attempt{Outcome: sluice.Failed})

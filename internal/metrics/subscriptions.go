@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -16,9 +17,9 @@ import (
 type subscriptions struct {
 	matched, attempts, seconds, dead, opened, waited, failing, withheld, woken, callbacks, mirrored, gaps, unsynced *prometheus.Desc
 
-	mu     sync.Mutex
-	all    map[string]*figures             // by id
-	exists func(namespace, id string) bool // whether there is such a subscription, except for mirrors
+	mu      sync.Mutex
+	all     map[string]*figures // by id
+	created model.Created       // of subscriptions that are not mirrors
 }
 
 // figures is the counters of one subscription.
@@ -56,7 +57,7 @@ func newSubscriptions() *subscriptions {
 		gaps:      counter("sluice_mirror_gaps_total", "Ranges of its source that a mirror found missing."),
 		unsynced:  counter("sluice_mirror_sync_failures_total", "Failed syncs of a mirror."),
 		all:       map[string]*figures{},
-		exists:    func(string, string) bool { return true },
+		created:   func(string, string) (time.Time, bool) { return time.Time{}, true },
 	}
 }
 
@@ -71,7 +72,7 @@ func (s *subscriptions) add(sub *sluice.Subscription, of *prometheus.Desc, label
 		return
 	}
 	if f == nil || f.namespace != sub.Namespace || f.created.Before(sub.CreatedAt) {
-		if sub.Mode != sluice.Mirroring && !s.exists(sub.Namespace, sub.ID) {
+		if at, exists := s.created(sub.Namespace, sub.ID); sub.Mode != sluice.Mirroring && (!exists || sub.CreatedAt.Before(at)) {
 			return
 		}
 		f = &figures{namespace: sub.Namespace, created: sub.CreatedAt}

@@ -75,6 +75,10 @@ type DeadLetterGauges struct {
 	Of    []SubscriptionLetters // nil: too many subscriptions to count each
 }
 
+// Created returns when the subscription with an ID was created in a namespace; false if there is
+// none.
+type Created func(namespace, id string) (at time.Time, exists bool)
+
 // SubscriptionLetters is the number of stored dead letters of one subscription.
 type SubscriptionLetters struct {
 	Namespace    string

@@ -62,7 +62,8 @@ type counted struct {
 type maker struct {
 	creator
 
-	host string // its destination; "": with consent, or this machine
+	created time.Time // the subscription
+	host    string    // its destination; "": with consent, or this machine
 	// tokenHost is the host of its token endpoint, which is not asked for consent. "": it has none,
 	// or its host is empty or the same as the one above.
 	tokenHost string
@@ -79,7 +80,7 @@ type creator struct {
 func (m creator) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
 
 func makerOf(sub *sluice.Subscription) maker {
-	m := maker{creator: creator{sub.Namespace, sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}}
+	m := maker{creator: creator{sub.Namespace, sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}, created: sub.CreatedAt}
 	if !sub.Endpoint.Handshake {
 		m.host = hostOf(sub.Endpoint.URL)
 	}
@@ -136,12 +137,12 @@ func (c *Counts) Of(namespace string) int {
 	return c.of[namespace]
 }
 
-// Has reports whether a namespace has a subscription.
-func (c *Counts) Has(namespace, id string) bool {
+// Created is a model.Created.
+func (c *Counts) Created(namespace, id string) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sub, ok := c.subs[id]
-	return ok && sub.namespace == namespace
+	return sub.created, ok && sub.namespace == namespace
 }
 
 // CaughtUp tells c that Set has been called for every stored subscription; Enter waits for it.

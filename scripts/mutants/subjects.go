@@ -45,7 +45,7 @@ func subjects() []subject {
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
 		{pkg: "internal/delivery/breaker"},
 		{
-			pkg: "internal/delivery", files: []string{"lanetable.go", "laneacts.go", "budget.go", "park.go", "replay.go", "dispatcher.go", "failing.go"}, why: driven,
+			pkg: "internal/delivery", files: []string{"lanetable.go", "laneacts.go", "budget.go", "park.go", "replay.go", "dispatcher.go"}, why: driven,
 			tests: "^(TestFailing_IsJudged|Test(Attempts|Book|Breaker|Budget|Dispatcher|LaneTable|Outbound|Pace|Replay)_.*)$", // those that need no NATS
 		},
 		{pkg: "internal/feed", files: []string{"coalesce.go", "queue.go", "pages.go", "bounds.go"}, why: driven},

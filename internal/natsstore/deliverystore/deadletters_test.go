@@ -254,6 +254,43 @@ func TestDeadLetters_HideThoseOfAnEarlierSubscription(t *testing.T) {
 	require.Equal(t, 1, can.Can)
 }
 
+// Counts of all subscriptions are without the letters of former subscriptions with their ids, in any namespace.
+func TestDeadLetterGauges_CountOwnLettersOnly(t *testing.T) {
+	t.Parallel()
+	g := newGraveyard(t)
+	foreign, gone := g.letter(1, "/a"), g.letter(1, "/a")
+	foreign.Namespace, gone.Subscription = "foreign", "gone"
+	g.bury(t, g.letter(1, "/a"), foreign, gone)
+	created := func(namespace, id string) (time.Time, bool) {
+		return g.sub.CreatedAt, namespace == g.sub.Namespace && id == g.sub.ID
+	}
+	check := func(total uint64, own ...model.SubscriptionLetters) {
+		all, err := g.DeadLetterGauges(t.Context(), created)
+		require.NoError(t, err)
+		require.Equal(t, model.DeadLetterGauges{Total: total, Of: append([]model.SubscriptionLetters{}, own...)}, all)
+		want := map[string]map[sluice.Reason]uint64{}
+		for _, of := range own {
+			want[of.Subscription] = map[sluice.Reason]uint64{sluice.Exhausted: of.Letters}
+		}
+		reasons, err := g.DeadLetterReasons(t.Context(), created)
+		require.NoError(t, err)
+		require.Equal(t, want, reasons)
+	}
+	is := model.SubscriptionLetters{Namespace: "default", Subscription: "s", Letters: 1}
+	check(3, is)
+	g.sub.CreatedAt = time.Now()
+	check(3)
+	g.bury(t, g.letter(2, "/a"))
+	check(4, is)
+	require.NoError(t, g.DiscardAll(t.Context(), g.sub))
+	g.bury(t, g.letter(3, "/a"), g.letter(4, "/a"))
+	is.Letters = 2
+	check(4, is)
+	check(4, is)
+	g.sub.CreatedAt = time.Now()
+	check(4)
+}
+
 // The subjects of dead letters are valid for any ids.
 func TestDeadLetter_SubjectFitsAnyEventID(t *testing.T) {
 	t.Parallel()
@@ -270,7 +307,7 @@ func TestDeadLetterReasons_FollowTheLetters(t *testing.T) {
 	t.Parallel()
 	g := newGraveyard(t)
 	counts := func() map[string]map[sluice.Reason]uint64 {
-		all, err := g.DeadLetterReasons(t.Context())
+		all, err := g.DeadLetterReasons(t.Context(), func(string, string) (time.Time, bool) { return g.sub.CreatedAt, true })
 		require.NoError(t, err)
 		return all
 	}

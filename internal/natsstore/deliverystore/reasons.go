@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -25,16 +26,23 @@ const (
 // reasons caches the reasons of the dead letters.
 type reasons struct {
 	mu    sync.Mutex
-	state jetstream.StreamState    // up to which the dead letters were read
-	all   map[string]sluice.Reason // by subject
-	sums  map[string]map[sluice.Reason]uint64
+	state jetstream.StreamState // up to which the dead letters were read
+	all   map[string]reason     // by subject
+	whole bool                  // all were read
+}
+
+// reason is why, and when, a delivery failed for good.
+type reason struct {
+	of     owner
+	at     time.Time // when the dead letter was stored
+	reason sluice.Reason
 }
 
 // DeadLetterReasons returns the number of dead letters of each subscription by reason; nil if there
-// are more than 10,000 in total, or if not all have been read yet. It includes those of earlier
-// subscriptions with the same ID. Callers share the result and must not change it. One call reads
-// at most readAtOnce dead letters: call it again later for the rest.
-func (s *Store) DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Reason]uint64, error) {
+// are more than 10,000 in total, or if not all have been read yet. Those of an earlier subscription
+// with the same ID, or of another namespace, do not count. One call reads at most readAtOnce dead
+// letters: call it again later for the rest.
+func (s *Store) DeadLetterReasons(ctx context.Context, created model.Created) (map[string]map[sluice.Reason]uint64, error) {
 	r := &s.reasons
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,32 +53,39 @@ func (s *Store) DeadLetterReasons(ctx context.Context) (map[string]map[sluice.Re
 	now := handle.CachedInfo()
 	switch {
 	case now.State.Msgs > maxReasons:
-		r.state, r.all, r.sums = jetstream.StreamState{}, nil, nil
+		r.state, r.all, r.whole = jetstream.StreamState{}, nil, false
 		return nil, nil //nolint:nilnil // there are too many
-	case r.sums != nil && r.state.LastSeq == now.State.LastSeq && r.state.Msgs == now.State.Msgs:
-		return r.sums, nil
+	case r.whole && r.state.LastSeq == now.State.LastSeq && r.state.Msgs == now.State.Msgs:
+		return r.sums(created), nil
 	case r.all == nil || now.State.LastSeq < r.state.LastSeq:
-		r.state, r.all = jetstream.StreamState{}, map[string]sluice.Reason{}
+		r.state, r.all = jetstream.StreamState{}, map[string]reason{}
 	}
 	more, err := s.readReasons(ctx, r)
 	if err != nil || more {
-		r.sums = nil
+		r.whole = false
 		return nil, err
 	}
 	if err := r.prune(ctx, handle, s.core.Names().DeadLettersSubjects()); err != nil {
 		return nil, err
 	}
-	r.state.Msgs, r.state.LastSeq = now.State.Msgs, max(r.state.LastSeq, now.State.LastSeq)
-	r.sums = map[string]map[sluice.Reason]uint64{}
-	for subject, reason := range r.all {
-		if parts := strings.SplitN(s.core.Names().BareSubject(subject), ".", 4); len(parts) == 4 {
-			if r.sums[parts[2]] == nil {
-				r.sums[parts[2]] = map[sluice.Reason]uint64{}
-			}
-			r.sums[parts[2]][reason]++
+	r.state.Msgs, r.state.LastSeq, r.whole = now.State.Msgs, max(r.state.LastSeq, now.State.LastSeq), true
+	return r.sums(created), nil
+}
+
+// sums returns the number of dead letters of each subscription by reason.
+func (r *reasons) sums(created model.Created) map[string]map[sluice.Reason]uint64 {
+	sums := map[string]map[sluice.Reason]uint64{}
+	for _, d := range r.all {
+		at, is := created(d.of.namespace, d.of.subscription)
+		if !is || d.at.Before(at) {
+			continue
 		}
+		if sums[d.of.subscription] == nil {
+			sums[d.of.subscription] = map[sluice.Reason]uint64{}
+		}
+		sums[d.of.subscription][d.reason]++
 	}
-	return r.sums, nil
+	return sums
 }
 
 // readReasons reads at most readAtOnce dead letters that were not read yet, and reports whether
@@ -82,8 +97,9 @@ func (s *Store) readReasons(ctx context.Context, r *reasons) (more bool, err err
 		var letter struct {
 			Reason sluice.Reason `json:"reason"`
 		}
-		if json.Unmarshal(msg.Data, &letter) == nil {
-			r.all[msg.Subject] = letter.Reason
+		of, ok := s.ownerOf(msg.Subject)
+		if ok && json.Unmarshal(msg.Data, &letter) == nil {
+			r.all[msg.Subject] = reason{of, meta.Timestamp, letter.Reason}
 		}
 		r.state.LastSeq = meta.Sequence.Stream
 		read++
@@ -107,6 +123,6 @@ func (r *reasons) prune(ctx context.Context, handle jetstream.Stream, subjects s
 	if err != nil {
 		return fmt.Errorf("subjects of dead letters: %w", natsstore.StoreError(ctx, err))
 	}
-	maps.DeleteFunc(r.all, func(subject string, _ sluice.Reason) bool { return info.State.Subjects[subject] == 0 })
+	maps.DeleteFunc(r.all, func(subject string, _ reason) bool { return info.State.Subjects[subject] == 0 })
 	return nil
 }

@@ -44,6 +44,7 @@ type Store struct {
 
 	expected expected
 	reasons  reasons
+	unmixed  unmixed
 
 	unrecorded unrecorded
 
