@@ -126,6 +126,26 @@ func TestNamespace_ChangesAreAnnounced(t *testing.T) {
 	require.Equal(t, "namespace.updated map[description:two]", s.system(t, path, "new")[1])
 }
 
+// A new label is a change of its namespace: with another revision, fenced, and announced.
+func TestNamespace_LabelIsAPartOfIt(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	const put, path = "PUT /v1/namespaces/acme", "/_sys/namespaces/acme"
+	const secret, public = `{"level":"SECRET","compartments":["legal"]}`, `{"level":"PUBLIC"}`
+	made := s.must(t, http.StatusCreated, put, `{}`)
+	raised := s.must(t, http.StatusOK, put, `{"label":`+secret+`}`)
+	require.NotEqual(t, made.header.Get("ETag"), raised.header.Get("ETag"))
+	s.must(t, http.StatusPreconditionFailed, put, `{"label":`+public+`}`, "If-Match", made.header.Get("ETag"))
+	for _, body := range []string{`{}`, `{"label":{"level":"SECRET","compartments":["legal","legal"]}}`} {
+		same := s.must(t, http.StatusOK, put, body, "If-Match", raised.header.Get("ETag"))
+		require.Equal(t, raised.header.Get("ETag"), same.header.Get("ETag"), body)
+		require.Contains(t, same.text, `"label":`+secret)
+	}
+	within(t, 3*time.Minute, func() bool { return len(s.system(t, path, "old")) == 2 }, "it is told")
+	require.Equal(t, "namespace.updated map[label:map[compartments:[] level:PUBLIC]]", s.system(t, path, "old")[1])
+	require.Equal(t, "namespace.updated map[label:map[compartments:[legal] level:SECRET]]", s.system(t, path, "new")[1])
+}
+
 // stored is the part of a subscription's record that these tests change.
 type stored struct {
 	Untold []sluice.Announcement

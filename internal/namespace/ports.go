@@ -29,6 +29,8 @@ type Scheduled interface {
 
 // Authority changes permissions.
 type Authority interface {
+	// Label returns the label of a namespace that is in force; the zero value if none was set.
+	Label(namespace string) sluice.Label
 	PutLabel(ctx context.Context, by sluice.Caller, namespace string, label sluice.Label) error
 	// EndGrants revokes the grants of a namespace.
 	EndGrants(ctx context.Context, by sluice.Caller, namespace string) error

@@ -52,10 +52,8 @@ func (s Service) tellOf(ctx context.Context, is changed) {
 func (s Service) put(ctx context.Context, ns sluice.Namespace, by string) (changed, error) {
 	var is changed
 	var intent *ledger.Intent
-	label := ns.Label
-	ns.Label = nil
 	stored, _, err := s.Store.PutAfter(ctx, ns, func(was, next *sluice.Namespace) (told sluice.Announcement, err error) {
-		if is, err = s.prepare(ctx, was, next, label); err != nil {
+		if is, err = s.prepare(ctx, was, next); err != nil {
 			return told, err
 		}
 		c := ledger.Change{Actor: by, Action: sluice.ActionNamespaceCreate, Namespace: ns.Name, Resource: ns.Name, New: next}
@@ -70,7 +68,10 @@ func (s Service) put(ctx context.Context, ns sluice.Namespace, by string) (chang
 		intent.Fail(ctx, err)
 		return is, err
 	}
-	if err := s.label(ctx, ns.Name, label); err != nil {
+	if ns.Label != nil {
+		err = s.label(ctx, ns.Name, stored.Label) // as stored last, should there be concurrent changes
+	}
+	if err != nil {
 		return is, err
 	}
 	s.Quotas.Set(stored)
@@ -79,17 +80,22 @@ func (s Service) put(ctx context.Context, ns sluice.Namespace, by string) (chang
 }
 
 // prepare returns the system event of a change. A new namespace gets its label before it can hold
-// events.
-func (s Service) prepare(ctx context.Context, was, is *sluice.Namespace, label *sluice.Label) (changed, error) {
+// events, and another one after its record, whose revision fences the change: if that fails, the
+// request is to be repeated.
+func (s Service) prepare(ctx context.Context, was, is *sluice.Namespace) (changed, error) {
 	if was == nil {
 		err := s.forget(ctx, is.Name) // remains of an interrupted deletion
 		if err == nil {
-			err = s.label(ctx, is.Name, label)
+			err = s.label(ctx, is.Name, is.Label)
 		}
 		if err == nil {
 			err = s.Store.Told(ctx, is.Name, 0) // the creation must be published
 		}
 		return changed{kind: sluice.TypeNamespaceCreated}, err
+	}
+	if was.Label == nil && is.Label != nil { // a record without a label, such as one of an earlier build
+		label := s.Authority.Label(is.Name)
+		was.Label = &label
 	}
 	old, now, err := ledger.Fields(was, is)
 	return changed{kind: sluice.TypeNamespaceUpdated, old: old, now: now}, err

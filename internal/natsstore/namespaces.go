@@ -36,7 +36,7 @@ func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namesp
 	})
 }
 
-// PutAfter is Put. Before a change, it calls intend with the stored namespace, nil if there is
+// PutAfter is Put; without a label the stored one stays. Before a change, it calls intend with the stored namespace, nil if there is
 // none, and with the new one. If intend fails, the namespace is not changed; otherwise its
 // announcement is stored until it is published. Code Unavailable if too many announcements wait
 // already. Nothing is written, and intend is not called, if the settings are equal; the stream is
@@ -55,14 +55,14 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 		return sluice.Namespace{}, false, sluice.Errorf(sluice.RevisionMismatch, "namespace %s is at revision %d", ns.Name, revision)
 	}
 	was := &stored
-	ns.Revision, ns.Usage, ns.CreatedAt = 0, nil, stored.CreatedAt
+	ns.Revision, ns.Usage, ns.CreatedAt, ns.Label = 0, nil, stored.CreatedAt, cmp.Or(ns.Label, stored.Label)
 	if created {
 		was, ns.CreatedAt = nil, time.Now().UTC()
 	}
 	now := revision
 	// The record first, and then the stream: an interruption leaves a record, from which Provision
 	// makes the stream at the next start.
-	if ns != stored {
+	if !equal(ns, stored) {
 		told, err := intend(was, &ns)
 		if err == nil {
 			now, err = n.replace(ctx, &record, &ns, revision, told)
@@ -81,6 +81,13 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 	}
 	ns, err = n.Get(ctx, ns.Name)
 	return ns, created, err
+}
+
+// equal reports whether two namespaces have the same settings.
+func equal(a, b sluice.Namespace) bool {
+	sameLabel := a.Label == b.Label || a.Label != nil && b.Label != nil && a.Label.Dominates(*b.Label) && b.Label.Dominates(*a.Label)
+	a.Label, b.Label = nil, nil
+	return a == b && sameLabel
 }
 
 func (n Namespaces) check(ns *sluice.Namespace) error {

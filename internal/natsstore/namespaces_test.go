@@ -63,6 +63,23 @@ func TestNamespace_LivesThroughEveryCall(t *testing.T) {
 	requireCode(t, sluice.NotFound, err)
 }
 
+func TestNamespace_LabelIsASetting(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	put := func(label *sluice.Label) sluice.Namespace {
+		ns, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", Label: label})
+		require.NoError(t, err)
+		return ns
+	}
+	bare, label := put(nil), sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"legal"}}
+	raised := put(&label)
+	require.Greater(t, raised.Revision, bare.Revision)
+	require.Equal(t, raised, put(&sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"legal"}}))
+	require.Equal(t, raised, put(nil), "it stays")
+	require.Equal(t, label, *raised.Label)
+	require.Greater(t, put(&sluice.Label{Level: sluice.LevelSecret}).Revision, raised.Revision)
+}
+
 func TestNamespace_DefaultCannotBeDeleted(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)

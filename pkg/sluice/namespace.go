@@ -17,7 +17,7 @@ type Namespace struct {
 	Retention   Retention `json:"retention"`
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
-	// Label is in requests and responses. It is stored with the permissions.
+	// Label is stored with the permissions, too, by which access is decided.
 	Label     *Label    `json:"label,omitempty"`
 	Catalogue Catalogue `json:"catalogue"` // "": open
 	Revision  uint64    `json:"revision"`
