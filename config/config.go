@@ -168,7 +168,8 @@ type Retention struct {
 
 // Attempts configures the log of attempts.
 type Attempts struct {
-	// MaxAge is how long attempts are kept, at least 1s; 168h.
+	// MaxAge is how long attempts are kept, at least 1s; 168h. A shorter time deletes older attempts at
+	// the next start.
 	MaxAge sluice.Duration `json:"max_age" env:"MAX_AGE"`
 }
 

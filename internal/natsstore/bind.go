@@ -108,16 +108,12 @@ func (s *Store) partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel,
 // bound returns the configuration of a stream under a binding.
 func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.StreamConfig {
 	have := info.Config
-	before, isBound := have.Metadata[boundKey]
 	// A second binding would take the bound limit for the stream's own, and lose that for good.
-	if isBound == (b != free) {
+	if _, isBound := have.Metadata[boundKey]; isBound == (b != free) {
 		return have // keep the first limit, even if the stream has shrunk since
 	}
-	next := have
 	if b == free {
-		next.MaxBytes, next.Discard = unbound(before)
-		next.Metadata = unmarked(have.Metadata)
-		return next
+		return released(have)
 	}
 	if have.Discard == jetstream.DiscardOld && have.MaxBytes > 0 && info.State.Bytes+rollRoom >= uint64(have.MaxBytes) {
 		return have
@@ -129,6 +125,7 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 	if have.MaxBytes > 0 {
 		limit = min(limit, have.MaxBytes)
 	}
+	next := have
 	next.MaxBytes, next.Discard = limit, jetstream.DiscardNew
 	if b == forget {
 		next.Discard = jetstream.DiscardOld
@@ -139,6 +136,16 @@ func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.Stream
 	}
 	next.Metadata[boundKey] = strconv.FormatInt(have.MaxBytes, 10) + " " + have.Discard.String()
 	return next
+}
+
+// released returns the configuration of a stream with its own limits.
+func released(config jetstream.StreamConfig) jetstream.StreamConfig {
+	if before, isBound := config.Metadata[boundKey]; isBound {
+		config.MaxBytes, config.Discard = unbound(before)
+		config.Metadata = maps.Clone(config.Metadata)
+		delete(config.Metadata, boundKey)
+	}
+	return config
 }
 
 // unbound returns the limits that a stream had before it was bound; no limit if they cannot be
@@ -153,15 +160,6 @@ func unbound(before string) (maxBytes int64, discard jetstream.DiscardPolicy) {
 		discard = jetstream.DiscardNew
 	}
 	return maxBytes, discard
-}
-
-func unmarked(metadata map[string]string) map[string]string {
-	if _, ok := metadata[boundKey]; !ok {
-		return metadata
-	}
-	rest := maps.Clone(metadata)
-	delete(rest, boundKey)
-	return rest
 }
 
 // crowded turns the error of a full store into one that says so. The refusal of a bound stream

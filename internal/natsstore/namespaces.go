@@ -23,8 +23,9 @@ type Namespaces struct{ store *Store }
 // Namespaces returns the namespaces.
 func (s *Store) Namespaces() Namespaces { return Namespaces{s} }
 
-// Put creates a namespace, or replaces the settings of an existing one, which may delete events. It
-// returns the stored namespace, and whether it is new. With a revision the namespace is changed
+// Put creates a namespace, or replaces the settings of an existing one, which may delete events: a
+// shorter limit applies if the namespace names it, or named another one before. A lower default of
+// the server deletes none. It returns the stored namespace, and whether it is new. With a revision the namespace is changed
 // only if that is the stored revision.
 //
 // Codes: InvalidRequest; RevisionMismatch; Conflict if the namespace was changed concurrently;
@@ -71,7 +72,7 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 			return sluice.Namespace{}, false, err
 		}
 	}
-	err = n.store.ensure(ctx, n.store.eventsConfig(ns), n.store.takeLimits)
+	err = n.store.ensure(ctx, n.store.eventsConfig(ns), n.store.takeLimits(ns.Retention, stored.Retention))
 	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
 		record.Untold = ofRevision(record.Untold, revision) // of the change before, not of the reverted record
 		err = errors.Join(err, n.revert(ctx, record, ns.Name, now))
@@ -129,8 +130,7 @@ func (n Namespaces) Get(ctx context.Context, name string) (sluice.Namespace, err
 	if err != nil {
 		return sluice.Namespace{}, err
 	}
-	ns.Usage = usage(info)
-	return ns, nil
+	return withLog(ns, info), nil
 }
 
 // Exists reports whether there is a namespace, even if its log is missing.
@@ -161,7 +161,7 @@ func (n Namespaces) List(ctx context.Context) ([]sluice.Namespace, error) {
 		all[i] = n.store.effective(entry.Value)
 		all[i].Revision = entry.Revision
 		if info := infos[n.store.names.EventsStream(entry.Key)]; info != nil {
-			all[i].Usage = usage(info)
+			all[i] = withLog(all[i], info)
 		}
 	}
 	slices.SortFunc(all, func(a, b sluice.Namespace) int { return cmp.Compare(a.Name, b.Name) })
@@ -264,9 +264,18 @@ func (s *Store) Incarnations(ctx context.Context, name string) (is, was string, 
 	return streams.Incarnation(name, info.Created, info.Config.Metadata), streams.FormerIncarnation(info.Config.Metadata), nil
 }
 
-func usage(info *jetstream.StreamInfo) *sluice.Usage {
-	state := info.State
-	return &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
+// withLog returns the namespace with the usage of its log, and with the limits of the log that keep
+// more than the settings say: a lower default of the server does not shorten a log.
+func withLog(ns sluice.Namespace, info *jetstream.StreamInfo) sluice.Namespace {
+	state, limits := info.State, released(info.Config)
+	ns.Usage = &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
+	if isLess(ns.Retention.MaxAge.Std(), limits.MaxAge) {
+		ns.Retention.MaxAge = sluice.Duration(cmp.Or(limits.MaxAge, -time.Second))
+	}
+	if isLess(ns.Retention.MaxBytes, limits.MaxBytes) {
+		ns.Retention.MaxBytes = limits.MaxBytes
+	}
+	return ns
 }
 
 // NamespaceMissing returns the error for a namespace that does not exist, with code NotFound.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -130,6 +131,40 @@ func TestNamespace_TakesDefaultsAndUnlimitedRetention(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, -1, large.Retention.MaxBytes)
 	require.EqualValues(t, -1, configs(t, natstest.JetStream(t, server))["EVENTS_large"].MaxBytes)
+}
+
+// A lower default deletes nothing, not even with a change of another setting: only a limit that a change names shortens a log.
+func TestNamespace_LowerDefaultDeletesNothing(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	first := connected(t, natsstore.Options{Conn: server, Defaults: sluice.Namespace{Retention: sluice.Retention{MaxAge: 168 * hour}}})
+	require.NoError(t, first.Provision(t.Context()))
+	_, _, err := first.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
+	require.NoError(t, err)
+	publish(t, first, "acme", "/a", "/b")
+
+	store := connected(t, natsstore.Options{Conn: server, Defaults: sluice.Namespace{Retention: sluice.Retention{MaxAge: hour / 60, MaxBytes: 1}, DedupWindow: hour / 60}})
+	require.NoError(t, store.Provision(t.Context()))
+	require.NoError(t, store.Bind(t.Context(), sluice.StorageTight, 1<<20))
+	is, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", Description: "of Acme"})
+	require.NoError(t, err)
+	require.Equal(t, sluice.Retention{MaxAge: 168 * hour, MaxBytes: -1}, is.Retention, "the limits that are in force")
+	require.Equal(t, hour/60, is.DedupWindow)
+	all, err := store.Namespaces().List(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, is, all[0])
+	require.EqualValues(t, 2, is.Usage.Events)
+	log := func() jetstream.StreamConfig { return configs(t, natstest.JetStream(t, server))["EVENTS_acme"] }
+	require.Equal(t, 168*time.Hour, log().MaxAge)
+	require.EqualValues(t, -1, log().MaxBytes, "not the limit of Bind")
+
+	_, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
+	require.NoError(t, err)
+	require.Equal(t, 24*time.Hour, log().MaxAge)
+	is, _, err = store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme"})
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, log().MaxAge, "the return to the default was requested")
+	require.Equal(t, sluice.Retention{MaxAge: hour / 60, MaxBytes: -1}, is.Retention)
 }
 
 // A change that NATS refuses leaves nothing to be announced of the change before.

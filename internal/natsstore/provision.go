@@ -22,8 +22,9 @@ const provisionPatience = time.Minute
 
 // Provision creates the streams and buckets of the layout, including the logs of the namespaces,
 // and the default namespace. Existing streams get the missing settings, consumers and replicas. A
-// setting is kept and logged if its change would delete data; only Namespaces.Put shortens the
-// retention of a namespace. Secrets that are not sealed with the newest key are sealed with it.
+// setting is kept and logged if its change would delete data, except for the retention of attempts and
+// for that of a namespace's own settings, which Namespaces.Put may have stored without applying it.
+// Secrets that are not sealed with the newest key are sealed with it.
 // Provision can be called repeatedly, and by several processes concurrently. It returns a
 // seal.LockedError if secrets are sealed with a key that is not available. The order matters: it
 // seals the records after it has created their buckets, and before the default namespace and the
@@ -33,7 +34,11 @@ func (s *Store) Provision(ctx context.Context) error {
 		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))
 	}
 	for _, stream := range s.names.Singles() {
-		if err := s.ensure(ctx, s.singleConfig(stream), s.keepData); err != nil {
+		merge := s.keepData
+		if stream.Name == s.names.Attempts() {
+			merge = s.takeLimits(sluice.Retention{MaxAge: sluice.Duration(s.opts.AttemptsMaxAge)})
+		}
+		if err := s.ensure(ctx, s.singleConfig(stream), merge); err != nil {
 			return err
 		}
 	}
@@ -53,7 +58,7 @@ func (s *Store) Provision(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range all {
-		if err := s.ensure(ctx, s.eventsConfig(entry.Value), s.keepData); err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		if err := s.ensure(ctx, s.eventsConfig(entry.Value), s.takeLimits(entry.Value.Retention)); err != nil && sluice.CodeOf(err) != sluice.NotFound {
 			return err
 		}
 	}
@@ -206,11 +211,20 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 		if _, err = s.js.UpdateStream(ctx, next); err != nil {
 			return err
 		}
+		s.logShorter(ctx, have, next)
 	}
 	if ns, isLog := s.names.LogOf(want.Name); isLog && stream.CachedInfo().State.Msgs == 0 { // perhaps of an earlier try, whose answer was lost
 		return s.unlessDeleted(ctx, ns)
 	}
 	return nil
+}
+
+// logShorter logs that a stream keeps less than before.
+func (s *Store) logShorter(ctx context.Context, have, next jetstream.StreamConfig) {
+	if isLess(next.MaxAge, have.MaxAge) || isLess(next.MaxBytes, released(have).MaxBytes) {
+		s.opts.Log.InfoContext(ctx, "retention shortened", slog.String("stream", next.Name),
+			slog.Duration("max_age", next.MaxAge), slog.Int64("max_bytes", next.MaxBytes))
+	}
 }
 
 // create creates a stream. Only logs are deleted and created again.
@@ -258,7 +272,7 @@ func (s *Store) keepData(have, want jetstream.StreamConfig) (jetstream.StreamCon
 	if keep("max_age", isLess(want.MaxAge, have.MaxAge)) {
 		next.MaxAge = want.MaxAge
 	}
-	if keep("max_bytes", isLess(want.MaxBytes, have.MaxBytes)) {
+	if keep("max_bytes", isLess(want.MaxBytes, next.MaxBytes)) { // its own limit, not that of Bind
 		next.MaxBytes = want.MaxBytes
 	}
 	if keep("max_msgs_per_subject", isLess(want.MaxMsgsPerSubject, have.MaxMsgsPerSubject)) {
@@ -270,19 +284,27 @@ func (s *Store) keepData(have, want jetstream.StreamConfig) (jetstream.StreamCon
 	return next, refused
 }
 
-// takeLimits is keepData, except that MaxAge and MaxBytes are the wanted ones, because a caller
-// requested them.
-func (s *Store) takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
-	next, _ := s.keepData(have, want)
-	next.MaxAge, next.MaxBytes = want.MaxAge, want.MaxBytes
-	return next, nil
+// takeLimits is keepData, except that MaxAge and MaxBytes are the wanted ones where one of the
+// retentions is not 0: that limit was requested, and is not a default of the server.
+func (s *Store) takeLimits(requested ...sluice.Retention) merge {
+	return func(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
+		have = released(have)
+		for _, r := range requested {
+			if r.MaxAge != 0 {
+				have.MaxAge = want.MaxAge
+			}
+			if r.MaxBytes != 0 {
+				have.MaxBytes = want.MaxBytes
+			}
+		}
+		return s.keepData(have, want)
+	}
 }
 
-// shape sets all settings that do not affect stored data. It keeps the metadata, which contain the
+// shape sets all settings that do not affect stored data, and lifts the limits of Bind. It keeps the metadata, which contain the
 // incarnation of a log.
 func (s *Store) shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
-	next := have
-	next.Metadata = unmarked(have.Metadata)
+	next := released(have)
 	next.Description = want.Description
 	next.Subjects = slices.Clone(have.Subjects)
 	for _, subject := range want.Subjects {

@@ -98,6 +98,27 @@ func TestProvision_UpgradesAnOlderLayout(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Limits that were requested are applied by the next start at the latest.
+func TestProvision_AppliesRequestedLimits(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	_, _, err := store.Namespaces().Put(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour, MaxBytes: 1 << 20}})
+	require.NoError(t, err)
+	js := natstest.JetStream(t, server)
+	config := configs(t, js)["EVENTS_acme"]
+	config.MaxAge, config.MaxBytes = 48*time.Hour, -1 // as a change left it that ended before it was applied
+	_, err = js.UpdateStream(t.Context(), config)
+	require.NoError(t, err)
+
+	again := connected(t, natsstore.Options{Conn: server, AttemptsMaxAge: 2 * time.Hour})
+	require.NoError(t, again.Provision(t.Context()))
+	all := configs(t, js)
+	require.Equal(t, 24*time.Hour, all["EVENTS_acme"].MaxAge)
+	require.EqualValues(t, 1<<20, all["EVENTS_acme"].MaxBytes)
+	require.Equal(t, 2*time.Hour, all["ATTEMPTS"].MaxAge)
+	require.Equal(t, 168*time.Hour, all["EVENTS_default"].MaxAge)
+}
+
 func TestProvision_TwoAtOnceSucceed(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
