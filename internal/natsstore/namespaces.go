@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 		return sluice.Namespace{}, false, sluice.Errorf(sluice.RevisionMismatch, "namespace %s is at revision %d", ns.Name, revision)
 	}
 	was := &stored
-	ns.Revision, ns.Usage, ns.CreatedAt, ns.Label = 0, nil, stored.CreatedAt, cmp.Or(ns.Label, stored.Label)
+	ns.Revision, ns.Usage, ns.Inherited, ns.CreatedAt, ns.Label = 0, nil, nil, stored.CreatedAt, cmp.Or(ns.Label, stored.Label)
 	if created {
 		was, ns.CreatedAt = nil, time.Now().UTC()
 	}
@@ -88,7 +89,7 @@ func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend fu
 func equal(a, b sluice.Namespace) bool {
 	sameLabel := a.Label == b.Label || a.Label != nil && b.Label != nil && a.Label.Dominates(*b.Label) && b.Label.Dominates(*a.Label)
 	a.Label, b.Label = nil, nil
-	return a == b && sameLabel
+	return sameLabel && reflect.DeepEqual(a, b)
 }
 
 func (n Namespaces) check(ns *sluice.Namespace) error {
@@ -216,6 +217,7 @@ func (s *Store) namespaces() Bucket[sluice.Namespace] {
 // effective returns the namespace with the defaults of the server for unset settings.
 func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	d := s.opts.Defaults
+	ns.Inherited = ns.Unset()
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, d.Retention.MaxAge)
 	ns.Retention.MaxBytes = cmp.Or(ns.Retention.MaxBytes, d.Retention.MaxBytes)
 	ns.DedupWindow = cmp.Or(ns.DedupWindow, d.DedupWindow)
@@ -264,15 +266,15 @@ func (s *Store) Incarnations(ctx context.Context, name string) (is, was string, 
 	return streams.Incarnation(name, info.Created, info.Config.Metadata), streams.FormerIncarnation(info.Config.Metadata), nil
 }
 
-// withLog returns the namespace with the usage of its log, and with the limits of the log that keep
-// more than the settings say: a lower default of the server does not shorten a log.
+// withLog returns the namespace with the usage of its log, and with those limits of the log that
+// keep more than the inherited ones: a lower default of the server does not shorten a log.
 func withLog(ns sluice.Namespace, info *jetstream.StreamInfo) sluice.Namespace {
 	state, limits := info.State, released(info.Config)
 	ns.Usage = &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
-	if isLess(ns.Retention.MaxAge.Std(), limits.MaxAge) {
+	if slices.Contains(ns.Inherited, "retention.max_age") && isLess(ns.Retention.MaxAge.Std(), limits.MaxAge) {
 		ns.Retention.MaxAge = sluice.Duration(cmp.Or(limits.MaxAge, -time.Second))
 	}
-	if isLess(ns.Retention.MaxBytes, limits.MaxBytes) {
+	if slices.Contains(ns.Inherited, "retention.max_bytes") && isLess(ns.Retention.MaxBytes, limits.MaxBytes) {
 		ns.Retention.MaxBytes = limits.MaxBytes
 	}
 	return ns

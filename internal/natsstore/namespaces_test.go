@@ -167,6 +167,46 @@ func TestNamespace_LowerDefaultDeletesNothing(t *testing.T) {
 	require.Equal(t, sluice.Retention{MaxAge: hour / 60, MaxBytes: -1}, is.Retention)
 }
 
+// Settings that a namespace inherits are named, so that a change of another one leaves them to the server's defaults.
+func TestNamespace_NamesInheritedSettings(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	names := store.Namespaces()
+	ns, _, err := names.Put(t.Context(), sluice.Namespace{Name: "acme", Quota: sluice.Quota{EventsPerSecond: 5}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"catalogue", "dedup_window", "quota.burst", "quota.bytes_per_second", "retention.max_age", "retention.max_bytes"}, ns.Inherited)
+	publish(t, store, "acme", "/a")
+
+	next := ns.Own()
+	next.Description = "of Acme"
+	_, _, err = names.PutAfter(t.Context(), next, func(was, is *sluice.Namespace) (sluice.Announcement, error) {
+		changed := *was
+		changed.Description = "of Acme"
+		require.Equal(t, changed, *is)
+		return sluice.Announcement{}, nil
+	})
+	require.NoError(t, err)
+
+	other := connected(t, natsstore.Options{Conn: server, Defaults: sluice.Namespace{Retention: sluice.Retention{MaxAge: 300 * hour, MaxBytes: -1}, DedupWindow: 2 * hour}})
+	require.NoError(t, other.Provision(t.Context()))
+	is, err := other.Namespaces().Get(t.Context(), "acme")
+	require.NoError(t, err)
+	require.Equal(t, ns.Inherited, is.Inherited)
+	require.Equal(t, []sluice.Duration{300 * hour, 2 * hour}, []sluice.Duration{is.Retention.MaxAge, is.DedupWindow})
+	require.Equal(t, sluice.Quota{EventsPerSecond: 5, Burst: 5}, is.Quota)
+
+	same, _, err := names.Put(t.Context(), is)
+	require.NoError(t, err)
+	require.Equal(t, []string{"quota.bytes_per_second"}, same.Inherited, "values that are sent back are the namespace's own")
+	calls := 0
+	_, _, err = names.PutAfter(t.Context(), same.Own(), func(_, _ *sluice.Namespace) (sluice.Announcement, error) {
+		calls++
+		return sluice.Announcement{}, nil
+	})
+	require.NoError(t, err)
+	require.Zero(t, calls, "nothing changes")
+}
+
 // A change that NATS refuses leaves nothing to be announced of the change before.
 func TestNamespace_RefusedChangeAnnouncesNoEarlierOne(t *testing.T) { // decision 0023
 	t.Parallel()

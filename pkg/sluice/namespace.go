@@ -2,7 +2,10 @@ package sluice
 
 import (
 	"cmp"
+	"maps"
 	"math"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +26,43 @@ type Namespace struct {
 	Revision  uint64    `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	Usage     *Usage    `json:"usage,omitempty"` // only in responses
+	// Inherited names the settings of which a response has the server's default, sorted, such as
+	// "retention.max_age". It is only in responses.
+	Inherited []string `json:"inherited,omitempty"`
+}
+
+// Unset returns the names of the settings that the server's defaults replace, sorted.
+func (ns *Namespace) Unset() []string {
+	defaults := ns.defaults()
+	maps.DeleteFunc(defaults, func(_ string, setting any) bool { return !reflect.ValueOf(setting).Elem().IsZero() })
+	return slices.Sorted(maps.Keys(defaults))
+}
+
+// Own returns the namespace of a response without the settings that it inherits: a request with
+// them would make them its own.
+func (ns *Namespace) Own() Namespace {
+	own := *ns
+	defaults := own.defaults()
+	for _, name := range ns.Inherited {
+		if setting, known := defaults[name]; known {
+			reflect.ValueOf(setting).Elem().SetZero()
+		}
+	}
+	own.Inherited = nil
+	return own
+}
+
+// defaults returns pointers to the settings for which the server has a default, by name.
+func (ns *Namespace) defaults() map[string]any {
+	return map[string]any{
+		"catalogue":               &ns.Catalogue,
+		"dedup_window":            &ns.DedupWindow,
+		"quota.burst":             &ns.Quota.Burst,
+		"quota.bytes_per_second":  &ns.Quota.BytesPerSecond,
+		"quota.events_per_second": &ns.Quota.EventsPerSecond,
+		"retention.max_age":       &ns.Retention.MaxAge,
+		"retention.max_bytes":     &ns.Retention.MaxBytes,
+	}
 }
 
 // Retention limits a namespace's log; the oldest events are removed first.

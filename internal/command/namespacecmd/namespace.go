@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -91,8 +90,9 @@ func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 		return err
 	}
 	if err == nil {
-		spec.Retention.MaxAge = cmp.Or(c.MaxAge, old.Retention.MaxAge)
-		spec.Retention.MaxBytes = cmp.Or(c.MaxBytes, old.Retention.MaxBytes)
+		own := old.Own().Retention
+		spec.Retention.MaxAge = cmp.Or(c.MaxAge, own.MaxAge)
+		spec.Retention.MaxBytes = cmp.Or(c.MaxBytes, own.MaxBytes)
 		spec.Revision = old.Revision
 		if err := confirmShrink(c.Confirmation, s, old, spec); err != nil {
 			return err
@@ -168,9 +168,12 @@ func (c *nsEditCmd) changesNothing() bool {
 }
 
 // confirmShrink asks the user before tighter limits remove events from a log. An empty namespace,
-// and one without a visible usage, is changed without a question.
+// and one without a visible usage, is changed without a question. A limit that stays inherited is
+// unchanged.
 func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, spec client.NamespaceSpec) error {
-	shorter := narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) || narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes)
+	own, was, is := old.Own().Retention, old.Retention, spec.Retention
+	shorter := is.MaxAge != own.MaxAge && narrower(int64(was.MaxAge), int64(is.MaxAge)) ||
+		is.MaxBytes != own.MaxBytes && narrower(was.MaxBytes, is.MaxBytes)
 	if eventsOf(old) == 0 || !shorter {
 		return nil
 	}
@@ -196,10 +199,12 @@ func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namesp
 	return a.Confirm(s, terminal.Question("Change the label of %s to %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, cmdkit.FormatLabel(*next)))
 }
 
-// spec returns the namespace's settings, overridden by the flags. The dedup window that it has is at
-// most a new maximum age, because the server refuses a longer one. The revision is that of ns, which fences
-// the request against changes since it was read.
+// spec returns the namespace's own settings, overridden by the flags: the inherited ones stay
+// inherited. The dedup window that it has is at most a new maximum age, because the server refuses a
+// longer one. The revision is that of ns, which fences the request against changes since it was
+// read.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
+	ns = ns.Own()
 	spec := client.NamespaceSpec{
 		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Catalogue: ns.Catalogue, Revision: ns.Revision,
 	}
@@ -217,22 +222,13 @@ func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	override(&spec.Retention.MaxAge, c.MaxAge)
 	override(&spec.Retention.MaxBytes, c.MaxBytes)
 	override(&spec.DedupWindow, c.DedupWindow)
-	spec.Quota = c.quota(spec.Quota)
+	override(&spec.Quota.EventsPerSecond, c.EventsPerSecond)
+	override(&spec.Quota.Burst, c.Burst)
+	override(&spec.Quota.BytesPerSecond, c.BytesPerSecond)
 	if c.Catalogue != "" {
 		spec.Catalogue = sluice.Catalogue(c.Catalogue)
 	}
 	return spec, nil
-}
-
-// quota returns a quota overridden by the flags. A burst that is the number per second follows it.
-func (c *nsEditCmd) quota(q sluice.Quota) sluice.Quota {
-	if c.EventsPerSecond != nil && q.Burst == int(math.Ceil(q.EventsPerSecond)) {
-		q.Burst = 0
-	}
-	override(&q.EventsPerSecond, c.EventsPerSecond)
-	override(&q.Burst, c.Burst)
-	override(&q.BytesPerSecond, c.BytesPerSecond)
-	return q
 }
 
 // override replaces a setting if its flag is given.

@@ -1,6 +1,8 @@
 package namespacecmd
 
 import (
+	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -54,10 +56,38 @@ func TestNamespace_EditChangesQuotaAndDedupWindow(t *testing.T) {
 	require.Equal(t, sluice.Duration(2*time.Hour), spec.DedupWindow, "the server says why it is too long")
 
 	double := 6.0
-	is := (&nsEditCmd{EventsPerSecond: &double}).quota(sluice.Quota{EventsPerSecond: 2.5, Burst: 3, BytesPerSecond: 5})
-	require.Equal(t, sluice.Quota{EventsPerSecond: 6, BytesPerSecond: 5}, is, "the burst was the number per second")
-	is = (&nsEditCmd{EventsPerSecond: &double}).quota(sluice.Quota{EventsPerSecond: 2.5, Burst: 30})
-	require.Equal(t, sluice.Quota{EventsPerSecond: 6, Burst: 30}, is)
+	ns := sluice.Namespace{Quota: sluice.Quota{EventsPerSecond: 2.5, Burst: 3, BytesPerSecond: 5}}
+	spec, err = (&nsEditCmd{EventsPerSecond: &double}).spec(ns)
+	require.NoError(t, err)
+	require.Equal(t, sluice.Quota{EventsPerSecond: 6, Burst: 3, BytesPerSecond: 5}, spec.Quota)
+	ns.Inherited = []string{"quota.burst"}
+	spec, err = (&nsEditCmd{EventsPerSecond: &double}).spec(ns)
+	require.NoError(t, err)
+	require.Equal(t, sluice.Quota{EventsPerSecond: 6, BytesPerSecond: 5}, spec.Quota, "the burst was the number per second")
+}
+
+// Settings that a namespace has from the server stay the server's, and nothing is asked about them.
+func TestNamespace_EditAndPutLeaveDefaultsInherited(t *testing.T) {
+	t.Parallel()
+	const inherits = `200 {"name":"n","retention":{"max_age":"168h","max_bytes":-1},"dedup_window":"1h","quota":{"events_per_second":5,"burst":5,"bytes_per_second":7},
+		"catalogue":"open","usage":{"events":3},"inherited":["catalogue","dedup_window","quota.burst","quota.bytes_per_second","quota.events_per_second","retention.max_age","retention.max_bytes","x"]}`
+	text, short := "x", sluice.Duration(time.Minute)
+	for body, change := range map[string]interface {
+		Run(ctx context.Context, s *terminal.Session) error
+	}{
+		`{"description":"x"}`:                            &nsEditCmd{Name: "n", Description: &text},
+		`{"description":"y"}`:                            &nsPutCmd{Name: "n", Description: "y"},
+		`{"retention":{"max_age":"1m0s","max_bytes":0}}`: &nsEditCmd{Name: "n", MaxAge: &short, Confirmation: terminal.Confirmation{Yes: true}},
+	} {
+		s, asked := answering(t, map[string]string{"GET": inherits, "PUT": `200 {"name":"n"}`})
+		require.NoError(t, change.Run(t.Context(), s), body)
+		sent, err := io.ReadAll((*asked)[1].Body)
+		require.NoError(t, err)
+		require.JSONEq(t, body, string(sent))
+	}
+	s, asked := answering(t, map[string]string{"GET": inherits})
+	require.ErrorAs(t, (&nsEditCmd{Name: "n", MaxAge: &short}).Run(t.Context(), s), new(terminal.UsageError), "a shorter retention than the one in force")
+	require.Len(t, *asked, 1)
 }
 
 // answering is a server that answers each request with the status and the body of its method.
@@ -65,6 +95,11 @@ func answering(t *testing.T, answers map[string]string) (s *terminal.Session, as
 	t.Helper()
 	asked = new([]*http.Request)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(sent))
 		*asked = append(*asked, r)
 		status, body, _ := strings.Cut(answers[r.Method], " ")
 		code, err := strconv.Atoi(status)

@@ -1263,6 +1263,7 @@ export interface Namespace {
   created_at: string
   dedup_window: Duration
   description?: string | undefined
+  /** The settings that are not the namespace's own: their values are defaults of the server, or limits of the log that a lower default did not shorten. */ inherited?: string[] | undefined
   label?: Label | undefined
   name: NamespaceName
   quota: Quota

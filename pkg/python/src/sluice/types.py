@@ -1444,6 +1444,7 @@ class Namespace(TypedDict):
     created_at: str
     dedup_window: Duration
     description: NotRequired[str]
+    inherited: NotRequired[list[str]]
     label: NotRequired[Label]
     name: NamespaceName
     quota: Quota
