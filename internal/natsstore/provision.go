@@ -53,6 +53,14 @@ func (s *Store) Provision(ctx context.Context) error {
 	if err := s.ensureDefault(ctx); err != nil {
 		return err
 	}
+	if err := s.ensureLogs(ctx); err != nil {
+		return err
+	}
+	return s.finish(ctx)
+}
+
+// ensureLogs ensures the logs of all namespaces, except for those that are deleted meanwhile.
+func (s *Store) ensureLogs(ctx context.Context) error {
 	all, err := s.namespaces().List(ctx, ">")
 	if err != nil {
 		return err
@@ -62,7 +70,7 @@ func (s *Store) Provision(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.finish(ctx)
+	return nil
 }
 
 // finish calls the functions that the packages below registered.

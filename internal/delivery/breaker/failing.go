@@ -17,6 +17,7 @@ type Failing struct {
 // Judgement is the consequence of an attempt for its subscription.
 type Judgement int
 
+// The judgements.
 const (
 	Tolerated    Judgement = iota // none
 	EndpointGone                  // the endpoint is gone
