@@ -361,12 +361,12 @@ func setTime(e *sluice.Event, value string) error {
 	if value == "" {
 		return nil
 	}
-	at, err := sluice.ParseTime(value)
+	var err error
+	e.Time, err = sluice.ParseTime(value)
 	if wrong, ok := errors.AsType[*sluice.Error](err); ok {
 		return wrong.With("field", "time")
 	}
-	e.Time = at
-	return nil
+	return err
 }
 
 // setExtension sets an extension. Code InvalidRequest for a name or value that CloudEvents does not

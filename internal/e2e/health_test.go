@@ -90,7 +90,7 @@ func TestHealth_ShowsTheWorstFirst(t *testing.T) {
 }
 
 // The dead letters of a former subscription are not those of a later one with its id, in any namespace.
-func TestHealth_HidesDeadLettersOfFormerSubscriptions(t *testing.T) {
+func TestHealth_HidesFormerDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {

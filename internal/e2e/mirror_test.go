@@ -136,7 +136,7 @@ func TestMirror_KeepsEventsThatWereGivenTheirIDs(t *testing.T) {
 }
 
 // Only a publisher with the right to an original, and the clearance for it, replaces its entry in mirrors.
-func TestMirror_RevisionsNeedTheRightToTheirOriginal(t *testing.T) {
+func TestMirror_RevisionNeedsBothRights(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	mirrorable(t, s)

@@ -31,7 +31,7 @@ type identity struct {
 	was string // in the backup from which it was restored; "": it was not restored
 }
 
-// isOf returns whether the position's sequence is of a stream. The position of an earlier build is,
+// isOf reports whether the position's sequence is of a stream. The position of an earlier build is,
 // unless the stream was restored: then it may be of the stream before.
 func (p position) isOf(id identity) bool {
 	return p.Log == id.is || p.Log == "" && id.was == ""

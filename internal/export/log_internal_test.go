@@ -141,7 +141,7 @@ func TestFileName_IsOneElementAndNamesItsID(t *testing.T) {
 }
 
 // S4-88: the position of an earlier build, which names no log, goes on, unless the log was restored since.
-func TestPosition_OfAnEarlierBuildGoesOnUnlessRestored(t *testing.T) {
+func TestPosition_OfAnEarlierBuild(t *testing.T) {
 	t.Parallel()
 	root, err := os.OpenRoot(t.TempDir())
 	require.NoError(t, err)

@@ -160,7 +160,7 @@ func TestOwns_LostShardStoresNothing(t *testing.T) {
 
 // A subscription that leaves while its shard is lost stays attached, so that the shard's cursor must not pass its events
 // if this replica acquires the shard again.
-func TestOwns_LeavingFromALostShardHoldsTheCursor(t *testing.T) {
+func TestOwns_LeavingHoldsTheCursor(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		t := w.t

@@ -12,9 +12,9 @@ import (
 )
 
 // saveLimit is the timeout of a write. It is no longer than other replicas wait after this one has
-// stopped using a lease, so that a write ends before they take over the shard. A leader of a cluster that is paused never answers, and a
-// retry reaches another one. A write that was made without an answer leads to a conflict at the
-// retry.
+// stopped using a lease, so that a write ends before they take over the shard. A leader of a cluster
+// that is paused never answers, and a retry reaches another one. A write that was made without an
+// answer leads to a conflict at the retry.
 const saveLimit = 2 * time.Second
 
 // write is a position to store.

@@ -86,7 +86,8 @@ func eventQuery(c echo.Context) (model.EventQuery, error) {
 	for _, types := range c.QueryParams()["types"] {
 		q.Types = append(q.Types, httpkit.SplitTypes(types)...)
 	}
-	for name, cursor := range map[string]string{"since": q.Since, "until": q.Until} {
+	for _, name := range []string{"since", "until"} {
+		cursor := httpkit.PlaceParam(c, name)
 		if cursor == "" {
 			continue
 		}

@@ -99,7 +99,7 @@ func TestOpenAPI_ReferencesResolve(t *testing.T) {
 }
 
 // Requests for mirrors, and answers with one, are those of the operations that also serve other subscriptions.
-func TestOpenAPI_MirrorsMatchTheSubscriptionOperations(t *testing.T) {
+func TestOpenAPI_MirrorsAreSubscriptions(t *testing.T) {
 	t.Parallel()
 	text, err := reference.JSON(openapiDocument)
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func apiRoutes() (all []httpkit.Route) {
 }
 
 // A parameter that a route ignores may have been meant: ?dry_run=true; and ?dryrun=true.
-func TestQuery_RefusesParametersThatWouldBeIgnored(t *testing.T) {
+func TestQuery_RefusesIgnoredParameters(t *testing.T) {
 	t.Parallel()
 	const token = "the-root-token"
 	h := New(Options{Metrics: http.NotFoundHandler(), Authentication: Authentication{Token: token}}).Handler()

@@ -96,9 +96,10 @@ func (d Denied) Unwrap() error { return d.error }
 
 // Admit returns an error unless the events of a request may be stored, and sets their namespace and
 // their producer (S4-80). Codes Forbidden for reserved names, for events that a module does not
-// declare, and for revisions of events that the caller may not revise; those of the access decision, as Denied; QuotaExceeded and TooLarge; those of the
-// catalogue; EventLoopDetected, with the chain only for a caller that may read the namespace,
-// because a publisher must not learn the paths of other events.
+// declare, and for revisions of events that the caller may not revise; those of the access decision,
+// as Denied; QuotaExceeded and TooLarge; those of the catalogue; EventLoopDetected, with the chain
+// only for a caller that may read the namespace, because a publisher must not learn the paths of
+// other events.
 func (in *Ingest) Admit(ctx context.Context, r Request, events []sluice.Event) error {
 	if err := in.allowed(r, events); err != nil {
 		return err

@@ -18,7 +18,7 @@ type Originals interface {
 const maxOriginals = 16
 
 // revisable returns an error unless the caller may revise the originals of all revisions among the
-// events. In mirrors a revision replaces its original, whatever the paths of the two. Therefore its
+// events. In mirrors a revision replaces its original, also on another path. Therefore its
 // publisher needs the right for both. Originals are not looked up for a caller with that right for
 // the whole namespace, nor if they are earlier events of the request.
 func (in *Ingest) revisable(ctx context.Context, r Request, events []sluice.Event) error {

@@ -71,7 +71,7 @@ func revising(ids ...string) []sluice.Event {
 
 // A revision replaces its original in mirrors, so its publisher needs the right to the original's path,
 // and must be permitted to see the original. The refusal tells nothing else.
-func TestAdmit_RevisionNeedsTheRightToItsOriginal(t *testing.T) {
+func TestAdmit_RevisionNeedsBothRights(t *testing.T) {
 	t.Parallel()
 	w := &writers{checks: &checks{}, path: "/own"}
 	in := ingest.New(ingest.Deps{Access: w, Originals: w})

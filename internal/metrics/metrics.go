@@ -128,8 +128,8 @@ func (m *Metrics) WatchConnections(open func() int64) {
 	}, func() float64 { return float64(open()) }))
 }
 
-// Know makes the counters those of existing subscriptions only. Call it before the first one is
-// counted. A deleted subscription must not exist any more when Forget is called.
+// Know limits the counters to existing subscriptions. Call it before anything is counted. A deleted
+// subscription must not exist any more when Forget is called.
 func (m *Metrics) Know(created model.Created) { m.of.created = created }
 
 // Forget removes the counters of a subscription that was deleted.

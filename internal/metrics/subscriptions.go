@@ -25,7 +25,7 @@ type subscriptions struct {
 // figures is the counters of one subscription.
 type figures struct {
 	namespace string
-	created   time.Time // the subscription; an id can be used again
+	created   time.Time // of the subscription: a later one can have the same ID
 	counts    []count   // most have three
 }
 

@@ -103,7 +103,7 @@ func (*labelled) SetNamespace(sluice.Namespace)      {}
 func (*labelled) RemoveNamespace(_ string, _ uint64) {}
 
 // A label is stored before it is in force: if it could not be set, as after a crash, a repetition sets it.
-func TestPutNamespace_RepetitionEnforcesTheLabel(t *testing.T) {
+func TestPutNamespace_RepetitionSetsTheLabel(t *testing.T) {
 	t.Parallel()
 	l := &labelled{record: sluice.Namespace{Name: "acme"}, label: sluice.Label{Level: sluice.LevelInternal}}
 	s := namespace.Service{Store: l, Authority: l, Announce: l, Quotas: l, Catalogue: l, Ledger: ledger.New(l, slog.New(slog.DiscardHandler))}

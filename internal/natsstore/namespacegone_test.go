@@ -60,7 +60,7 @@ func TestNamespaces_DeletedOneHasNoLog(t *testing.T) {
 }
 
 // The answer to the creation of a log may be lost: the next try finds the log, and takes it away if its namespace is gone.
-func TestNamespaces_DeletedOneHasNoLogOfALostAnswer(t *testing.T) {
+func TestNamespaces_LostAnswerLeavesNoLog(t *testing.T) {
 	t.Parallel()
 	store, js, before := interrupted(t)
 	log, err := js.Stream(t.Context(), acmesLog)
@@ -78,7 +78,7 @@ func TestNamespaces_DeletedOneHasNoLogOfALostAnswer(t *testing.T) {
 }
 
 // A log that comes back while its namespace is deleted, before the record is, goes with it.
-func TestNamespaces_DeleteRemovesALogThatCameBack(t *testing.T) {
+func TestNamespaces_DeleteRemovesALateLog(t *testing.T) {
 	t.Parallel()
 	store, js, before := interrupted(t)
 	var put error

@@ -26,8 +26,8 @@ func (s *Store) Namespaces() Namespaces { return Namespaces{s} }
 
 // Put creates a namespace, or replaces the settings of an existing one, which may delete events: a
 // shorter limit applies if the namespace names it, or named another one before. A lower default of
-// the server deletes none. It returns the stored namespace, and whether it is new. With a revision the namespace is changed
-// only if that is the stored revision.
+// the server deletes none. It returns the stored namespace, and whether it is new. With a revision
+// the namespace is changed only if that is the stored revision.
 //
 // Codes: InvalidRequest; RevisionMismatch; Conflict if the namespace was changed concurrently;
 // NotFound if it was deleted concurrently; QuotaExceeded and Unprocessable if NATS has no space for
@@ -38,8 +38,8 @@ func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namesp
 	})
 }
 
-// PutAfter is Put; without a label the stored one stays. Before a change, it calls intend with the stored namespace, nil if there is
-// none, and with the new one. If intend fails, the namespace is not changed; otherwise its
+// PutAfter is Put; without a label the stored one stays. Before a change, it calls intend with the
+// stored namespace, nil if there is none, and with the new one. If intend fails, the namespace is not changed; otherwise its
 // announcement is stored until it is published. Code Unavailable if too many announcements wait
 // already. Nothing is written, and intend is not called, if the settings are equal; the stream is
 // compared and repaired all the same.

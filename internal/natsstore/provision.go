@@ -309,8 +309,8 @@ func (s *Store) takeLimits(requested ...sluice.Retention) merge {
 	}
 }
 
-// shape sets all settings that do not affect stored data, and lifts the limits of Bind. It keeps the metadata, which contain the
-// incarnation of a log.
+// shape sets all settings that do not affect stored data, and lifts the limits of Bind. It keeps the
+// metadata, which contain the incarnation of a log.
 func (s *Store) shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next := released(have)
 	next.Description = want.Description

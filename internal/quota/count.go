@@ -62,7 +62,7 @@ type counted struct {
 type maker struct {
 	creator
 
-	created time.Time // the subscription
+	created time.Time // of the subscription
 	host    string    // its destination; "": with consent, or this machine
 	// tokenHost is the host of its token endpoint, which is not asked for consent. "": it has none,
 	// or its host is empty or the same as the one above.

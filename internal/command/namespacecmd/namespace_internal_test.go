@@ -40,7 +40,7 @@ func TestNamespace_EditKeepsOtherSettings(t *testing.T) {
 }
 
 // A quota changes alone, and the dedup window that is given is not the one that a new maximum age would shorten.
-func TestNamespace_EditChangesQuotaAndDedupWindow(t *testing.T) {
+func TestNamespace_EditChangesQuotas(t *testing.T) {
 	t.Parallel()
 	var cli struct {
 		Edit nsEditCmd `cmd:""`
@@ -67,7 +67,7 @@ func TestNamespace_EditChangesQuotaAndDedupWindow(t *testing.T) {
 }
 
 // Settings that a namespace has from the server stay the server's, and nothing is asked about them.
-func TestNamespace_EditAndPutLeaveDefaultsInherited(t *testing.T) {
+func TestNamespace_DefaultsStayInherited(t *testing.T) {
 	t.Parallel()
 	const inherits = `200 {"name":"n","retention":{"max_age":"168h","max_bytes":-1},"dedup_window":"1h","quota":{"events_per_second":5,"burst":5,"bytes_per_second":7},
 		"catalogue":"open","usage":{"events":3},"inherited":["catalogue","dedup_window","quota.burst","quota.bytes_per_second","quota.events_per_second","retention.max_age","retention.max_bytes","x"]}`

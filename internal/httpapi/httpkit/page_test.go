@@ -29,7 +29,7 @@ func TestPageOf_ReadsLimitAndCursor(t *testing.T) {
 	}
 }
 
-func TestCheckQuery_RefusesParametersThatWouldBeIgnored(t *testing.T) {
+func TestCheckQuery_RefusesIgnoredParameters(t *testing.T) {
 	t.Parallel()
 	list, one := httpkit.OnPages("/v1/lists", nil, nil, "types"), httpkit.On(http.MethodPost, "/v1/lists/:id", nil, nil)
 	for query, says := range map[string]string{

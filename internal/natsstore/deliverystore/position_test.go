@@ -114,7 +114,7 @@ func TestPositions_NewOneIsExpectedOnce(t *testing.T) {
 
 // Another replica may have served a new subscription, and stored where it got to, unless this one has held its lease
 // since before it was stored.
-func TestPositions_NewOneNeedsTheLeaseFromItsCreation(t *testing.T) { // C01
+func TestPositions_NewOneNeedsItsLease(t *testing.T) { // C01
 	t.Parallel()
 	for name, c := range map[string]struct {
 		then term
