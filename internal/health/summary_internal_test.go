@@ -31,7 +31,7 @@ func (*office) DeadLetterGauges(_ context.Context, created model.Created) (model
 	all := model.DeadLetterGauges{Of: []model.SubscriptionLetters{}}
 	for i, namespace := range []string{"n1", "n0"} { // s1 is of n1, and there was one of n0
 		if _, is := created(namespace, "s1"); is {
-			all.Of = append(all.Of, model.SubscriptionLetters{Namespace: namespace, Subscription: "s1", Letters: uint64(3 + i)}) //nolint:gosec // it is positive
+			all.Of = append(all.Of, model.SubscriptionLetters{Namespace: namespace, Subscription: "s1", Letters: uint64(3 + i)})
 		}
 	}
 	return all, nil

@@ -166,8 +166,7 @@ func partType(t reflect.Type, name string, same func(string, string) bool) (foun
 	default:
 		return nil, false
 	}
-	for i := range t.NumField() { // reflect.VisibleFields is slow
-		f := t.Field(i)
+	for f := range t.Fields() { // reflect.VisibleFields is slow
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct && tag == "":

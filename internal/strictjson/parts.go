@@ -10,24 +10,43 @@ import (
 // without. The value is valid. Values are parts of data, without copies.
 func parts(data []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		depth, start, name := 0, 0, ""
-		for i := 0; i < len(data); i++ {
-			switch c := data[i]; {
-			case c == '"':
-				i = endOfString(data, i) - 1
-			case c == '{' || c == '[':
-				if depth++; depth == 1 {
-					start = i + 1
-				}
-			case depth == 1 && c == ':':
-				name, start = nameIn(data[start:i]), i+1
-			case depth == 1 && (c == ',' || c == '}' || c == ']'):
-				if value := bytes.TrimSpace(data[start:i]); len(value) > 0 && !yield(name, value) || c != ',' {
+		name, start := "", 0
+		for i := range marks(data) {
+			switch data[i] {
+			case '{', '[':
+			case ':':
+				name = nameIn(data[start:i])
+			default:
+				if value := bytes.TrimSpace(data[start:i]); len(value) > 0 && !yield(name, value) {
 					return
 				}
-				start = i + 1
-			case c == '}' || c == ']':
+			}
+			start = i + 1
+		}
+	}
+}
+
+// marks yields the positions of the brackets, commas and colons of the first JSON value in data, and
+// none of the values in it.
+func marks(data []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, depth := 0, 0; i < len(data); i++ {
+			level := depth
+			switch data[i] {
+			case '"':
+				i = endOfString(data, i) - 1
+				continue
+			case '{', '[':
+				depth++
+				level = depth
+			case '}', ']':
 				depth--
+			case ',', ':':
+			default:
+				continue
+			}
+			if level == 1 && !yield(i) || depth == 0 {
+				return
 			}
 		}
 	}

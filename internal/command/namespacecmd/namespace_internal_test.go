@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/terminal"
@@ -42,15 +41,10 @@ func TestNamespace_EditKeepsOtherSettings(t *testing.T) {
 // A quota changes alone, and the dedup window that is given is not the one that a new maximum age would shorten.
 func TestNamespace_EditChangesQuotas(t *testing.T) {
 	t.Parallel()
-	var cli struct {
-		Edit nsEditCmd `cmd:""`
-	}
-	parser, err := kong.New(&cli)
-	require.NoError(t, err)
-	_, err = parser.Parse([]string{"edit", "n", "--burst=0", "--bytes-per-second=7", "--dedup-window=2h", "--max-age=1h"})
-	require.NoError(t, err)
-	require.False(t, cli.Edit.changesNothing())
-	spec, err := cli.Edit.spec(sluice.Namespace{Quota: sluice.Quota{EventsPerSecond: 3, Burst: 4, BytesPerSecond: 5}, DedupWindow: sluice.Duration(3 * time.Hour)})
+	burst, bytesPerSecond, window, age := 0, int64(7), sluice.Duration(2*time.Hour), sluice.Duration(time.Hour)
+	edit := nsEditCmd{Burst: &burst, BytesPerSecond: &bytesPerSecond, DedupWindow: &window, MaxAge: &age}
+	require.False(t, edit.changesNothing())
+	spec, err := edit.spec(sluice.Namespace{Quota: sluice.Quota{EventsPerSecond: 3, Burst: 4, BytesPerSecond: 5}, DedupWindow: sluice.Duration(3 * time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, sluice.Quota{EventsPerSecond: 3, BytesPerSecond: 7}, spec.Quota)
 	require.Equal(t, sluice.Duration(2*time.Hour), spec.DedupWindow, "the server says why it is too long")
