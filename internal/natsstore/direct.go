@@ -129,9 +129,6 @@ type DirectAnswer struct {
 	Lost bool // with Lasts: a message that was found cannot be read, and the messages after it are missing
 }
 
-// errSilent means that no part of an answer arrived.
-var errSilent = errors.New("no replica answers")
-
 // DirectOnce sends the request until an answer arrives, of at most most messages, or ctx is done.
 // NATS gives each request to one of the replicas, which may be paused: a request without any answer
 // is sent again, and its timeout is longer.
@@ -146,17 +143,15 @@ func (s *Store) DirectOnce(ctx context.Context, ns string, body []byte, most int
 
 // directAgain is DirectOnce for a stream.
 func (s *Store) directAgain(ctx context.Context, stream string, body []byte, most int) (DirectAnswer, error) {
-	for wait := askFirst; ; wait += wait / 2 {
-		answer, err := s.directTry(ctx, stream, body, most, wait)
-		if !errors.Is(err, errSilent) {
-			return answer, err
-		}
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return s.directTry(ctx, stream, body, most, askFirst)
 }
 
-// directTry sends one request. It returns errSilent if no message arrives during wait. A
-// SubscribeSync would allocate a buffer for 65,536 messages (half a megabyte), which took longer
-// than the read itself.
+// directTry sends the request, and sends it again if no message arrives during wait. It returns the
+// first whole answer to any try: a server that needs longer than wait for each would otherwise never
+// be heard. A SubscribeSync would allocate a buffer for 65,536 messages (half a megabyte), which
+// took longer than the read itself.
 func (s *Store) directTry(ctx context.Context, stream string, body []byte, most int, wait time.Duration) (DirectAnswer, error) {
 	var answer DirectAnswer
 	inbox, msgs := s.nc.NewInbox(), make(chan *nats.Msg, most)
@@ -172,38 +167,54 @@ func (s *Store) directTry(ctx context.Context, stream string, body []byte, most 
 	}
 	silence := time.NewTimer(wait)
 	defer silence.Stop()
+	var later chan directEnd
 	for {
-		var msg *nats.Msg
 		select {
-		case msg = <-msgs:
+		case msg := <-msgs:
 			silence.Stop() // ctx bounds the rest
+			if LastHeader(msg, HeaderSequence) == "" {
+				err := answer.end(stream, msg)
+				return answer, err
+			}
+			answer.Msgs = append(answer.Msgs, msg)
 		case <-silence.C:
-			return answer, errSilent
+			later = make(chan directEnd, 1)
+			go func() {
+				answer, err := s.directTry(ctx, stream, body, most, wait+wait/2)
+				later <- directEnd{answer, err}
+			}()
+		case end := <-later:
+			return end.answer, end.err
 		case <-closed:
 			return answer, nats.ErrConnectionClosed
 		case <-ctx.Done():
 			return answer, ctx.Err()
 		}
-		if LastHeader(msg, HeaderSequence) != "" {
-			answer.Msgs = append(answer.Msgs, msg)
-			continue
-		}
-		switch status := msg.Header.Get(HeaderStatus); status {
-		case StatusNoAnswer:
-			return answer, nats.ErrNoResponders
-		case statusEnd:
-			pending := LastHeader(msg, HeaderPending)
-			answer.More = pending != "" && pending != "0"
-			return answer, nil
-		case StatusNotFound:
-			answer.None, answer.Lost = true, msg.Header.Get("Description") == descriptionLost
-			return answer, nil
-		case statusTooMany:
-			return answer, ErrTooMany
-		default:
-			return answer, fmt.Errorf("read %s: status %q %s", stream, status, msg.Header.Get("Description"))
-		}
 	}
+}
+
+// directEnd is the result of a try.
+type directEnd struct {
+	answer DirectAnswer
+	err    error
+}
+
+// end completes the answer with its last message, which has a status.
+func (a *DirectAnswer) end(stream string, msg *nats.Msg) error {
+	switch status := msg.Header.Get(HeaderStatus); status {
+	case StatusNoAnswer:
+		return nats.ErrNoResponders
+	case statusEnd:
+		pending := LastHeader(msg, HeaderPending)
+		a.More = pending != "" && pending != "0"
+	case StatusNotFound:
+		a.None, a.Lost = true, msg.Header.Get("Description") == descriptionLost
+	case statusTooMany:
+		return ErrTooMany
+	default:
+		return fmt.Errorf("read %s: status %q %s", stream, status, msg.Header.Get("Description"))
+	}
+	return nil
 }
 
 // LastHeader returns a header that the server added: the last one with the name, since a publisher
