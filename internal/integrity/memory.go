@@ -291,7 +291,7 @@ func (m *Memory) Run(ctx context.Context) error {
 			m.Found(ctx, fresh)
 		}
 		m.tellMissed(ctx)
-		rest(ctx, nil, min(rememberShare*time.Since(begun), rememberRest))
+		rest(ctx, m.store.Missed(), min(rememberShare*time.Since(begun), rememberRest)) // leases without a bucket expire
 		rest(ctx, m.told, rememberEvery)
 	}
 	return ctx.Err()

@@ -86,6 +86,7 @@ type Store struct {
 	js     jetstream.JetStream
 	opts   Options
 	closed chan struct{} // closed when the connection has ended
+	missed chan struct{} // contains an element after miss
 
 	mu      sync.Mutex
 	buckets map[string]jetstream.KeyValue
@@ -125,7 +126,10 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, names: opts.Names, api: apiPrefix(opts.Domain), closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
+	s := &Store{
+		opts: opts, names: opts.Names, api: apiPrefix(opts.Domain), closed: make(chan struct{}), missed: make(chan struct{}, 1),
+		buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}),
+	}
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))

@@ -17,6 +17,17 @@ import (
 // known sequence.
 const leap = 100_000
 
+// Missed returns a channel that receives a value when a stream of the layout does not respond. It may
+// have been deleted.
+func (s *Store) Missed() <-chan struct{} { return s.missed }
+
+func (s *Store) miss() {
+	select {
+	case s.missed <- struct{}{}:
+	default: // not received yet
+	}
+}
+
 // Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its
 // namespace has a record. Code Unavailable if NATS does not answer. It returns false for a stream
 // that is not of this installation.

@@ -185,6 +185,9 @@ func (l *Leases) renewAll(ctx context.Context) (said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	if err := l.announce(ctx); err != nil {
+		if errors.Is(err, jetstream.ErrNoStreamResponse) {
+			l.store.miss()
+		}
 		l.store.opts.Log.Log(ctx, l.store.retryLevel(err, l.tries), "leases not renewed; retrying", slog.Any("error", err))
 		l.tries++
 		return false
@@ -314,7 +317,8 @@ func (l *Leases) announce(ctx context.Context) error {
 
 // take renews a lease, or acquires one that is free or that this replica held before a restart. The
 // time of validity starts before the request, because NATS counts from when it stores the lease,
-// which is later.
+// which is later. A valid lease also goes on in a bucket that was deleted and recreated, if that has
+// no trace of another holder: a trace lasts for the ttl, which is longer than the lease is valid.
 func (l *Leases) take(ctx context.Context, unit string) {
 	began := time.Now()
 	l.mu.Lock()
@@ -332,6 +336,9 @@ func (l *Leases) take(ctx context.Context, unit string) {
 		}
 	}
 	revision, err := l.compareAndPut(ctx, unitKey(unit), held.revision)
+	if IsConflict(err) && held.good() {
+		revision, err = l.put(ctx, unitKey(unit), []byte(l.replica), jetstream.WithExpectLastSequencePerSubject(0))
+	}
 	if IsConflict(err) {
 		l.mu.Lock()
 		delete(l.held, unit)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // owned returns how many of a hundred subscriptions a replica has.
@@ -234,4 +235,47 @@ func TestLease_BreakIsAChange(t *testing.T) {
 	require.Equal(t, []bool{true, false}, []bool{different, said}, "it ended between two rounds, and is not renewed")
 	require.True(t, round(), "acquired again")
 	require.False(t, round())
+}
+
+// Issue 13, F13: a lease goes on in a bucket that was deleted and recreated, unless another replica held it there.
+func TestLease_GoesOnInANewBucket(t *testing.T) {
+	t.Parallel()
+	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Provision(t.Context()))
+	l, err := s.Leases(t.Context(), "one", nil)
+	require.NoError(t, err)
+	round := func(said bool) (different bool) {
+		different, answered := l.round(t.Context())
+		require.Equal(t, said, answered)
+		return different
+	}
+	bucket := s.names.BucketStream(streams.Leases)
+	require.True(t, round(true))
+	require.NoError(t, s.js.DeleteStream(t.Context(), bucket))
+	require.Empty(t, s.Missed())
+	require.False(t, round(false))
+	require.Len(t, s.Missed(), 1)
+	require.NoError(t, s.Remake(t.Context(), bucket, 0))
+	require.False(t, round(true))
+	require.Equal(t, 100, owned(l))
+
+	require.NoError(t, s.js.DeleteStream(t.Context(), bucket))
+	require.NoError(t, s.Remake(t.Context(), bucket, 0))
+	theirs, again, back := unitOf("s1"), unitOf("s2"), unitOf("s3")
+	require.Len(t, map[string]bool{theirs: true, again: true, back: true}, 3)
+	for _, unit := range []string{theirs, back} {
+		_, err = l.kv.Create(t.Context(), unitKey(unit), []byte("two"), jetstream.KeyTTL(l.ttl))
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.kv.Purge(t.Context(), unitKey(back), jetstream.PurgeTTL(l.ttl)))
+	before := l.owned()
+	require.True(t, round(true))
+	require.NotContains(t, l.owned(), back)
+	require.True(t, round(true))
+	after := l.owned()
+	require.NotContains(t, after, theirs)
+	require.Equal(t, before[again], after[again])
+	require.Greater(t, after[back], before[back])
 }
