@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -215,7 +214,7 @@ func TestGone_DeliveriesGoOn(t *testing.T) { // S0-41
 		return hooktest.Answer{}
 	})
 	// Leases that outlast a slow look for missing streams: work that ends with a lease has no lane to store again.
-	s := startWith(t, t.TempDir(), nil, app.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Silent: true, LeaseTTL: time.Minute})
+	s := startWith(t, t.TempDir(), nil, app.Options{Silent: true, LeaseTTL: time.Minute})
 	subscribe(t, s.api, wish(hook.URL, `"id":"s"`, `"pattern":"/a/**"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
 	js := dial(t, s.at.NATS)
 	parked := func() bool { return laneIsStored(t, js, "/a/parked") }

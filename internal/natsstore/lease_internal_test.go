@@ -27,17 +27,24 @@ func owned(l *Leases) (n int) {
 	return n
 }
 
-// S4-22: a replica that joins gets its share when what is under way elsewhere is finished, and
-// not before: it would be sent twice. Rounds are an hour apart, so that no clock decides.
-func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
-	t.Parallel()
+// slowLeases returns the leases of the replica one. Rounds are an hour apart, so that no clock decides.
+func slowLeases(t *testing.T) *Leases {
+	t.Helper()
 	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	require.NoError(t, s.Provision(t.Context()))
-	one, err := s.Leases(t.Context(), "one", nil)
+	l, err := s.Leases(t.Context(), "one", nil)
 	require.NoError(t, err)
-	two, err := s.Leases(t.Context(), "two", nil)
+	return l
+}
+
+// S4-22: a replica that joins gets its share when what is under way elsewhere is finished, and
+// not before: it would be sent twice.
+func TestLease_IsHandedOverAfterItsWork(t *testing.T) {
+	t.Parallel()
+	one := slowLeases(t)
+	two, err := one.store.Leases(t.Context(), "two", nil)
 	require.NoError(t, err)
 	round := func(l *Leases) {
 		_, said := l.round(t.Context())
@@ -88,12 +95,7 @@ func (blind) Watch(context.Context, string, ...jetstream.WatchOpt) (jetstream.Ke
 // Fault F8: a replica keeps its leases as long as it can renew them, also while it cannot see the others.
 func TestLease_RenewedWhileReplicasCannotBeListed(t *testing.T) {
 	t.Parallel()
-	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	require.NoError(t, s.Provision(t.Context()))
-	l, err := s.Leases(t.Context(), "one", nil)
-	require.NoError(t, err)
+	l := slowLeases(t)
 	_, said := l.round(t.Context())
 	require.True(t, said)
 	before := maps.Clone(l.held)
@@ -152,13 +154,11 @@ func TestLease_EndsByBothClocks(t *testing.T) {
 // A module's lease is of a replica that can run it, and goes to another one when it cannot any more, after its work.
 func TestLease_ModuleIsWhereItRuns(t *testing.T) {
 	t.Parallel()
-	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	require.NoError(t, s.Provision(t.Context()))
+	s := slowLeases(t).store
 	runs := map[string][]string{}
 	all := map[string]*Leases{}
 	for _, name := range []string{"a", "b", "c"} {
+		var err error
 		all[name], err = s.Leases(t.Context(), name, func() []string { return runs[name] })
 		require.NoError(t, err)
 	}
@@ -192,12 +192,7 @@ func TestLease_ModuleIsWhereItRuns(t *testing.T) {
 // part of the work meanwhile.
 func TestLease_BreakIsAChange(t *testing.T) {
 	t.Parallel()
-	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	require.NoError(t, s.Provision(t.Context()))
-	l, err := s.Leases(t.Context(), "one", nil)
-	require.NoError(t, err)
+	l := slowLeases(t)
 	round := func() bool {
 		different, said := l.round(t.Context())
 		require.True(t, said)
@@ -240,12 +235,8 @@ func TestLease_BreakIsAChange(t *testing.T) {
 // Issue 13, F13: a lease goes on in a bucket that was deleted and recreated, unless another replica held it there.
 func TestLease_GoesOnInANewBucket(t *testing.T) {
 	t.Parallel()
-	s, err := Connect(t.Context(), Options{Conn: natstest.New(t), LeaseTTL: 3 * time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	require.NoError(t, s.Provision(t.Context()))
-	l, err := s.Leases(t.Context(), "one", nil)
-	require.NoError(t, err)
+	l := slowLeases(t)
+	s := l.store
 	round := func(said bool) (different bool) {
 		different, answered := l.round(t.Context())
 		require.Equal(t, said, answered)
@@ -266,7 +257,7 @@ func TestLease_GoesOnInANewBucket(t *testing.T) {
 	theirs, again, back := unitOf("s1"), unitOf("s2"), unitOf("s3")
 	require.Len(t, map[string]bool{theirs: true, again: true, back: true}, 3)
 	for _, unit := range []string{theirs, back} {
-		_, err = l.kv.Create(t.Context(), unitKey(unit), []byte("two"), jetstream.KeyTTL(l.ttl))
+		_, err := l.kv.Create(t.Context(), unitKey(unit), []byte("two"), jetstream.KeyTTL(l.ttl))
 		require.NoError(t, err)
 	}
 	require.NoError(t, l.kv.Purge(t.Context(), unitKey(back), jetstream.PurgeTTL(l.ttl)))

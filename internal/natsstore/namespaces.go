@@ -39,10 +39,10 @@ func (n Namespaces) Put(ctx context.Context, ns sluice.Namespace) (sluice.Namesp
 }
 
 // PutAfter is Put; without a label the stored one stays. Before a change, it calls intend with the
-// stored namespace, nil if there is none, and with the new one. If intend fails, the namespace is not changed; otherwise its
-// announcement is stored until it is published. Code Unavailable if too many announcements wait
-// already. Nothing is written, and intend is not called, if the settings are equal; the stream is
-// compared and repaired all the same.
+// stored namespace, nil if there is none, and with the new one. If intend fails, the namespace is
+// not changed; otherwise its announcement is stored until it is published. Code Unavailable if too
+// many announcements wait already. Nothing is written, and intend is not called, if the settings are
+// equal; the stream is compared and repaired all the same.
 func (n Namespaces) PutAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
 	if err := n.check(&ns); err != nil {
 		return sluice.Namespace{}, false, err

@@ -33,6 +33,6 @@ func TestRotate_KeepsTheOldSecretForTheOverlap(t *testing.T) {
 
 	_, err = b.Rotate(t.Context(), old.ID, -1, "root")
 	requireCode(t, sluice.InvalidRequest, err)
-	_, err = b.Rotate(t.Context(), "nobody", 0, "root")
+	_, err = b.Rotate(t.Context(), "missing", 0, "root")
 	requireCode(t, sluice.SubscriptionMissing, err)
 }
