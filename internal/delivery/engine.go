@@ -82,7 +82,8 @@ type change struct {
 
 	saveLanes bool // the store has lost the records of all parked lanes
 	complete  bool // all present subscriptions were reported
-	wake      bool // with an id: the subscription needs a runner
+
+	wake func(*runner) // if not nil: the subscription needs a runner; called with the working one, nil if it is not served
 
 	rested *served // with an id: this runner of the subscription has ended, because it had no work
 }
@@ -205,8 +206,9 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 		e.saveLanes()
 	case c.replay != nil:
 		e.changeReplay(ctx, *c.replay, c.gone, all)
-	case c.wake:
+	case c.wake != nil:
 		e.awake(ctx, all[c.id])
+		c.wake(e.liveRunner(c.id))
 	case c.rested != nil:
 		if s, ok := e.serving.Get(c.id); ok && s == c.rested {
 			e.serving.Stop(c.id)
@@ -272,7 +274,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 		}
 	}
 	if e.ports.Arrivals != nil {
-		e.seats.put(sub, e.ports.Arrivals.Join(sub, func() { e.wake(ctx, sub.ID) }))
+		e.seats.put(sub, e.ports.Arrivals.Join(sub, func() { e.tell(ctx, change{id: sub.ID, wake: func(*runner) {}}) }))
 	} else if !serving {
 		e.start(ctx, sub)
 	}
@@ -282,9 +284,6 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 func (s *served) serves(sub *sluice.Subscription) bool {
 	return s.runner.constants.allow(sub)
 }
-
-// wake asks for a runner for a subscription.
-func (e *Engine) wake(ctx context.Context, id string) { e.tell(ctx, change{id: id, wake: true}) }
 
 // awake starts a runner for a subscription that is active and owned, unless it has a working one.
 func (e *Engine) awake(ctx context.Context, sub *sluice.Subscription) {

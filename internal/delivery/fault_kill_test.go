@@ -113,7 +113,7 @@ func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p.log, p.cancel, p.ended = log, cancel, make(chan struct{})
 	ports := delivery.Deps{Sources: p, Log: p, Lanes: p, Events: p.store.Log, Sender: mortalSender{w.endpoint, p}, Gate: discreet{}, Registry: p}
-	p.share(&ports)
+	p.share(&ports, nil)
 	engine := delivery.New(w.watch, leases, ports, delivery.Options{})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })

@@ -105,13 +105,22 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 }
 
 // act applies an operator's decision to the head of a parked lane of the live deliveries. It waits
-// until a runner serves them, and wakes one if necessary. It returns actedLater only if ctx ends.
+// until a runner serves them, and starts one if necessary. That ends soon if it has no work, so act
+// asks it as soon as it works. act returns actedLater only if ctx ends.
 func (e *Engine) act(ctx context.Context, rep *sluice.Replay, kind sluice.ReplayKind) acted {
+	serves := make(chan *runner, 1)
 	for {
-		if live := e.liveRunner(rep.Subscription); live == nil {
-			e.wake(ctx, rep.Subscription)
-		} else if how := live.mailbox.act(ctx, kind, rep.From); how != actedLater {
-			return how
+		e.tell(ctx, change{id: rep.Subscription, wake: func(live *runner) { serves <- live }})
+		select {
+		case live := <-serves:
+			if live == nil {
+				break
+			}
+			if how := live.mailbox.act(ctx, kind, rep.From); how != actedLater {
+				return how
+			}
+		case <-ctx.Done():
+			return actedLater
 		}
 		select {
 		case <-ctx.Done():

@@ -305,6 +305,7 @@ type world struct {
 	observe    delivery.Observer      // nil: none
 	looks      time.Duration          // how often it looks at what waits; 0: as an engine does
 	log        *slog.Logger           // of engines; nil: none
+	rested     chan struct{}          // receives a value when a runner has no work and ends; nil: none is sent
 	total      int                    // events published
 	crashes    int
 }
@@ -344,7 +345,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	p.share(&ports)
+	p.share(&ports, w.rested)
 	engine := delivery.New(w, always{}, ports, delivery.Options{LookEvery: w.looks, MaxInFlight: w.places, MaxPrograms: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
 	p.engine = engine
 	var parts sync.WaitGroup

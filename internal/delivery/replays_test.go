@@ -114,6 +114,25 @@ func TestReplays_WaitForTheirSubscription(t *testing.T) {
 	}
 }
 
+// A subscription without work has no runner. An operator's decision starts one, which ends soon unless it takes the
+// decision at once.
+func TestReplays_OfASubscriptionThatRests(t *testing.T) {
+	t.Parallel()
+	w := newHoldingWorld(t, connect(t), "n", sluice.Policy{})
+	w.rested = make(chan struct{}, 1)
+	w.publish(t, "/a/1", "a")
+	proc := w.start(t)
+	defer func() { proc.stop() }()
+	for range 3 {
+		<-w.rested
+		w.done(t, w.operate(t, sluice.ReplayProbe, sluice.Parked{}))
+	}
+	<-w.rested
+	rep := w.done(t, w.operate(t, sluice.ReplayRange, sluice.Parked{FromSeq: 1}))
+	require.Equal(t, uint64(1), rep.Sent)
+	require.Len(t, w.attempts(t), 2)
+}
+
 // stuckLetters deletes none.
 type stuckLetters struct{ delivery.Letters }
 

@@ -28,9 +28,10 @@ func withConsumers(t *testing.T) {
 	}
 }
 
-// share lets an engine get its events from the shared reader, if the tests are run so.
-func (p *process) share(ports *delivery.Deps) {
-	if !*shared {
+// share lets an engine get its events from the shared reader, if the tests are run so or rested is not nil. rested
+// receives a value when a runner has ended because it had no work.
+func (p *process) share(ports *delivery.Deps, rested chan<- struct{}) {
+	if !*shared && rested == nil {
 		return
 	}
 	always := func(*sluice.Subscription, fanout.Stored) bool { return true }
@@ -39,6 +40,41 @@ func (p *process) share(ports *delivery.Deps) {
 		Filters: streams.Names{}.PushFilters, Slog: slog.New(slog.DiscardHandler),
 	})
 	ports.Sources, ports.Arrivals = records.SharedSources{Router: router, Own: p}, records.Arrivals{Router: router}
+	if rested != nil {
+		ports.Sources = restingSources{ports.Sources, rested}
+	}
+}
+
+// restingSources reports when a source was closed because no events came.
+type restingSources struct {
+	delivery.Sources
+
+	rested chan<- struct{}
+}
+
+func (s restingSources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
+	src, err := s.Sources.Open(ctx, sub)
+	if shares, ok := src.(*fanout.Source); ok {
+		return restingSource{shares, s.rested}, err
+	}
+	return src, err
+}
+
+type restingSource struct {
+	*fanout.Source
+
+	rested chan<- struct{}
+}
+
+func (s restingSource) Rest() bool {
+	rests := s.Source.Rest()
+	if rests {
+		select {
+		case s.rested <- struct{}{}:
+		default:
+		}
+	}
+	return rests
 }
 
 // mortalRecords does nothing once its process is dead.
