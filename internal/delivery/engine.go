@@ -83,7 +83,7 @@ type change struct {
 	saveLanes bool // the store has lost the records of all parked lanes
 	complete  bool // all present subscriptions were reported
 
-	wake func(*runner) // if not nil: the subscription needs a runner; called with the working one, nil if it is not served
+	wake func(*runner) // if not nil: the subscription needs a runner; called with that, or with nil if it is not served
 
 	rested *served // with an id: this runner of the subscription has ended, because it had no work
 }

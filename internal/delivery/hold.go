@@ -7,12 +7,13 @@ import (
 
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/outbox"
+	"github.com/sluice-io/sluice/internal/supervise"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
 	actLimit = time.Second            // how long act waits for a runner: one that takes longer is opening or ending
-	actAgain = 250 * time.Millisecond // pause before the next try
+	actAgain = 250 * time.Millisecond // pause before the next try if no runner serves the subscription
 )
 
 // failed records a failed attempt at a lane's head: the time of the next attempt, or that the lane
@@ -105,29 +106,24 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 }
 
 // act applies an operator's decision to the head of a parked lane of the live deliveries. It waits
-// until a runner serves them, and starts one if necessary. That ends soon if it has no work, so act
-// asks it as soon as it works. act returns actedLater only if ctx ends.
+// until a runner serves them, and starts one if necessary. A runner without work ends soon, so act
+// asks a runner as soon as it has one, and again at once. It returns actedLater only if ctx ends.
 func (e *Engine) act(ctx context.Context, rep *sluice.Replay, kind sluice.ReplayKind) acted {
 	serves := make(chan *runner, 1)
-	for {
+	unserved := supervise.Pause{First: actAgain, Most: actAgain}
+	for ctx.Err() == nil {
 		e.tell(ctx, change{id: rep.Subscription, wake: func(live *runner) { serves <- live }})
 		select {
 		case live := <-serves:
 			if live == nil {
-				break
-			}
-			if how := live.mailbox.act(ctx, kind, rep.From); how != actedLater {
+				unserved.Wait(ctx)
+			} else if how := live.mailbox.act(ctx, kind, rep.From); how != actedLater {
 				return how
 			}
 		case <-ctx.Done():
-			return actedLater
-		}
-		select {
-		case <-ctx.Done():
-			return actedLater
-		case <-time.After(actAgain):
 		}
 	}
+	return actedLater
 }
 
 // retryNow makes the parked lane due whose head is the single event of a replay, and reports
