@@ -3,11 +3,14 @@ package natstest
 import (
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 )
@@ -22,10 +25,12 @@ type Cluster struct {
 }
 
 // NewCluster returns a cluster that ends with the test. It takes about five seconds to be ready, so
-// a package should use at most one, and none with -short.
+// a package should use few, and none with -short. It waits until no other test on the machine has a
+// cluster.
 func NewCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	alone(tb)
+	turn(tb, filepath.Join(os.TempDir(), "sluice-test-cluster-"+strconv.Itoa(os.Getuid())))
 	routes := freeAddresses(tb)
 	c := &Cluster{}
 	for i, route := range routes {
@@ -45,6 +50,17 @@ func NewCluster(tb testing.TB) *Cluster {
 		return c.servers[0].JetStreamIsCurrent() && c.servers[1].JetStreamIsCurrent() && c.servers[2].JetStreamIsCurrent()
 	}, clusterPatience, 20*time.Millisecond)
 	return c
+}
+
+// turn locks a file until the test ends, and first waits while another test, in any process, has
+// locked it. Several clusters at the same time would keep a machine so busy that requests take longer
+// than a store waits for them.
+func turn(tb testing.TB, file string) {
+	tb.Helper()
+	lock := flock.New(file)
+	_, err := lock.TryLockContext(tb.Context(), 50*time.Millisecond)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, lock.Unlock()) })
 }
 
 func (c *Cluster) start(tb testing.TB, i int) *server.Server {
